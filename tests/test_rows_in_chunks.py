@@ -90,7 +90,7 @@ def test_sums_of_columns_and_of_substituted_rows_give_the_same_pairs(rng, center
 
 def test_columns_are_only_added_up_where_that_costs_nothing(rng):
     """At landmarks that are almost the same sample, squares of columns have lost what tells them apart."""
-    chosen = {kind: Landmark(40)._choose(gram(np, rng, kind), 40, 5) for kind in ("fused", "narrow")}
+    chosen = {kind: Landmark(40)._choose(gram(np, rng, kind), 40) for kind in ("fused", "narrow")}
     assert not chosen["fused"].substituted
     assert chosen["narrow"].substituted
 

@@ -15,11 +15,10 @@ from typing import Any
 import array_api_compat
 import array_api_compat.numpy
 import numpy as np
-from scipy.linalg import get_blas_funcs, solve_triangular
+from scipy.linalg import get_blas_funcs
 
 from dkpca.errors import InputError
 
-SUBSTITUTED = 96  # columns that are solved for by plain substitution
 NUMPY = {np.ndarray}
 ASSUMED_FREE = 4 * 2**30  # bytes, where the system does not tell
 
@@ -276,41 +275,17 @@ def set_rows(
 
 
 def solve_lower(L: Array, rows: Array) -> Array:
-    """Return rows @ inv(L)' for a lower triangular L on the host or where the rows are.
+    """Return rows @ inv(L)' for a lower triangular L on the host or where the rows are; it may write over the rows.
 
     By substitution, which is stable whatever the condition of L.
     """
     if isinstance(rows, np.ndarray):
-        # X L' = rows in two halves: X_1 L_11' = R_1, then X_2 L_22' = R_2 - X_1 L_21'.
-        half = L.shape[0] // 2
-        if half >= SUBSTITUTED:  # most of the work becomes a matrix product, which is three times as fast
-            first = solve_lower(L[:half, :half], rows[:, :half])
-            second = rows[:, half:] - first @ L[half:, :half].T.astype(rows.dtype, copy=False)
-            return np.concatenate([first, solve_lower(L[half:, half:], second)], axis=1)
-        return solve_triangular(L.astype(rows.dtype, copy=False), rows.T, lower=True, check_finite=False).T
+        (trsm,) = get_blas_funcs(("trsm",), (rows,))
+        return trsm(1.0, L.astype(rows.dtype, copy=False).T, rows.T, trans_a=1, overwrite_b=1).T
     xp = namespace(rows)
     if array_api_compat.is_torch_array(rows):
         return xp.linalg.solve_triangular(like(L, rows).T, rows, upper=True, left=False)
     return xp.linalg.solve(like(L, rows), rows.T).T
-
-
-def multiply_lower(
-    L: np.ndarray[Any, Any], inverses: list[np.ndarray[Any, Any]], rows: np.ndarray[Any, Any]
-) -> np.ndarray[Any, Any]:
-    """Return rows @ inv(L)', written over the rows, given the inverses of blocks on the diagonal of L."""
-    if len(inverses) == 1:
-        (trmm,) = get_blas_funcs(("trmm",), (rows,))
-        product: np.ndarray[Any, Any] = trmm(1.0, inverses[0].T, rows.T, trans_a=1, overwrite_b=1).T
-        return product
-    # X L' = rows, block by block: X_j = (R_j - sum over i < j of X_i L_ji') inv(L_jj)'.
-    start = 0
-    for inverse in inverses:
-        own = slice(start, start + len(inverse))
-        if start:
-            rows[:, own] -= rows[:, :start] @ L[own, :start].T.astype(rows.dtype, copy=False)
-        rows[:, own] = rows[:, own] @ inverse.T
-        start = own.stop
-    return rows
 
 
 def on_gpu(x: Array) -> bool:

@@ -84,8 +84,6 @@ MOST_NUMBERS = 2**25  # rows times landmarks for which bounds may take a third o
 AS_LANDMARKS = 160  # ... and blocks take as long as so many landmarks
 WORTH_BLOCKS = 0.1  # of the next eigenvalue: what landmarks miss is bounded in blocks where it may be more
 TURNED = 0.01  # by which columns may be off from orthonormal ones to know what is missed along these
-BLOCK = 40  # rows of a triangle to invert at a time, where all of it would be too rough ...
-WORTH = 1e-2  # ... with this share of what is left out anyway as rounding: for a third of the time
 
 
 @dataclass(frozen=True)
@@ -137,7 +135,7 @@ class Landmark:
         wanted = default_landmarks(k) if self.n_landmarks is None else self.n_landmarks
         base, Q, centered = (gram.base, gram.Q, gram.mean) if isinstance(gram, Centered) else (gram, None, False)
         with threads_of_our_own():
-            chosen = self._choose(base, min(max(wanted, k), gram.n), k)
+            chosen = self._choose(base, min(max(wanted, k), gram.n))
             return _pairs(base, chosen, k, centered=centered, Q=Q, bounded=self.bounded, progress=self.progress)
 
     def factorize(self, gram: Gram, most: int) -> tuple[Array, Array, float]:
@@ -177,7 +175,7 @@ class Landmark:
         F, pivots, missed = self.factorize(gram.among(positions), min(most, positions.shape[0]))
         return F, False, pick(positions, pivots), LandmarkBlock(to_numpy(pick(F, pivots)), gram), missed
 
-    def _choose(self, gram: Gram, most: int, k: int) -> Chosen:
+    def _choose(self, gram: Gram, most: int) -> Chosen:
         F, whole, pivots, block, missed = self._sampled(gram, most)
         if whole:
             xp = namespace(F)
@@ -185,17 +183,14 @@ class Landmark:
             return Chosen(pivots, block, at_hand, F, True, xp.mean(F, axis=0), gram.n)
         substituted, start = features_to_add_up(F, block, gram.n, missed)
         columns = gram.against(pivots)
-        if substituted or (self.bounded and _affordable(gram.n, block.m, start)):  # or no row is ever substituted
-            block = quicker(block, F, gram.n, k, missed)
         columns = columns.then(substitution(block, pivots)) if substituted else columns
         return Chosen(pivots, block, columns, None, substituted, start, F.shape[0])
 
 
 def part_below(gram: Gram, n_landmarks: int) -> tuple[Array, float]:
     """Return F and a number e with F F' <= gram + e I (in the order of symmetric matrices), through landmarks."""
-    F, whole, pivots, block, missed = Landmark()._sampled(gram, min(n_landmarks, gram.n))
+    F, whole, pivots, block, _ = Landmark()._sampled(gram, min(n_landmarks, gram.n))
     if not whole:
-        block = quicker(block, F, gram.n, n_landmarks, missed)
         F = kept(gram.against(pivots).then(substitution(block, pivots)), F, gram.memory)
     square = to_numpy(moments(F, like(np.zeros(F.shape[1]), F), centered=False).square).astype(float)
     sound, beside = block.sound(square)
@@ -379,21 +374,6 @@ def features_to_add_up(F: Array, block: LandmarkBlock, n: int, missed: float) ->
     if F.shape[0] == n or block.error_by_columns(n, length) > allowed:  # few rows: as precise as in memory
         return True, mean
     return False, like(block.L, F) @ mean
-
-
-def quicker(block: LandmarkBlock, F: Array, n: int, k: int, missed: float) -> LandmarkBlock:
-    """The block by inverses, where they round next to nothing; F are features of a sample of n rows."""
-    if not isinstance(F, np.ndarray) or F.shape[0] == n:
-        return block
-    as_large = n / F.shape[0]
-    square = as_large * cross(F, F).astype(float)
-    left_out = float(np.linalg.eigvalsh(square)[-k - 1]) if k < len(square) else 0.0
-    allowed = WORTH * max(left_out, as_large * missed)
-    for size in (block.m, BLOCK):
-        quick = block.by_inverses(size)
-        if quick is not None and quick.beside(square) <= allowed:
-            return quick
-    return block
 
 
 def substitution(block: LandmarkBlock, pivots: Array) -> Callable[[int, Array], Array]:

@@ -20,7 +20,6 @@ from dkpca.linalg.arrays import (
     Array,
     growth,
     like,
-    multiply_lower,
     namespace,
     on_gpu,
     solve_lower,
@@ -29,13 +28,12 @@ from dkpca.linalg.arrays import (
     unit,
 )
 from dkpca.linalg.gram import Gram
-from dkpca.linalg.rows import Moments, additions, groups, slices
+from dkpca.linalg.rows import Moments, additions, groups
 
 Matrix = np.ndarray[Any, Any]
 SIZES = 10.0 ** -np.arange(2.0, 16.0, 2.0)  # shares of the most that a landmark adds: it must add so much
 BESIDE = 1e-3  # rounding through the corner, as a share of what the landmarks miss, not worth fewer of them ...
 NEXT_TO_NOTHING = 1e-9  # ... and as a share of the trace
-AS_MUCH = 1.1  # by which a bound is widened for products of roundings
 LEAST_ROWS_GPU = 2048  # of a block
 STACK_GPU = 3  # blocks at a time there: enough to fill it, and little of its memory
 SMALL = 128  # rows of a block on a CPU
@@ -196,35 +194,9 @@ class LandmarkBlock:
         self.entries = 2.0 * growth(self.m) * self.unit + evaluated  # of sqrt(K_ii K_jj)
         self.chosen = float(np.sum(self.L**2))  # trace of the corner
         self.groups = sum(len(groups(size, self.reference)) for size in gram.chunks or (gram.n,))
-        self.inverses: list[Matrix] = []  # of blocks on the diagonal of L, if rows are multiplied by them
-        self.solving = 0.0  # roundings of that, as for the entries
-
-    def by_inverses(self, size: int) -> "LandmarkBlock | None":
-        """The same corner, with L inverted in blocks of a size: up to three times as fast; None if that is too rough.
-
-        With X the inverse of a block as computed, column by column, F = C X' has C - F L' = C (I - L X)' - E L' for
-        the rounding E of the product: at most 2 growth |C| |X|' |L|' in each entry, and |C| is |F| |L|' and as much.
-        """
-        if not np.diagonal(self.L).all():
-            return None
-        same: LandmarkBlock = copy(self)
-        same.inverses = []
-        # Each block on the diagonal of L is inverted, and the share of a row's length that this rounds is bounded.
-        for own in slices(self.m, size):
-            block = self.L[own, own]
-            inverse = solve_triangular(block, np.eye(len(block)), lower=True).astype(self.reference.dtype)
-            off, rough = np.abs(block) @ np.abs(inverse), 2.0 * growth(len(block)) * self.unit
-            if not rough * float(np.linalg.norm(off)) <= AS_MUCH - 1.0:
-                return None
-            share = np.linalg.norm(off @ np.abs(block), axis=1) / np.linalg.norm(self.L[own], axis=1)
-            same.inverses.append(np.ascontiguousarray(inverse))
-            same.solving = max(same.solving, AS_MUCH * rough * float(share.max()))
-        return same
 
     def solve(self, rows: Array) -> Array:
         """Return rows @ inv(L)', maybe written over the rows."""
-        if self.inverses:
-            return multiply_lower(self.L, self.inverses, rows)
         return solve_lower(self.L if isinstance(rows, np.ndarray) else self.placed, rows)
 
     @cached_property
@@ -255,10 +227,6 @@ class LandmarkBlock:
         same: LandmarkBlock = copy(self)
         same.L, same.m = self.L[:m, :m], m
         same.chosen = float(np.sum(same.L**2))
-        if self.inverses:
-            starts = range(0, m, len(self.inverses[0]))
-            kept = zip(starts, self.inverses, strict=False)
-            same.inverses = [np.ascontiguousarray(X[: m - start, : m - start]) for start, X in kept]
         for kept_of_all in ("inverse_norm", "placed"):
             vars(same).pop(kept_of_all, None)
         return same
@@ -340,7 +308,7 @@ class LandmarkBlock:
         else:
             through_L = found.trace**0.5 * float(np.linalg.norm(self.L))
             terms = growth(self.m) * (4.0 * found.full_length + through_L) + 4.0 * self.additions(n) * found.length
-            off = (terms + self.solving / self.unit * through_L) * float(np.linalg.norm(weights))
+            off = terms * float(np.linalg.norm(weights))
         off *= self.unit
         return float((2.0 * root + off) * off)
 
@@ -387,5 +355,5 @@ class LandmarkBlock:
         spread = self.solve_transposed(self.solve_transposed(square).T)
         if not np.isfinite(spread).all():
             return self.trace
-        norm = (2.0 + norm_at_most(spread)) * 2.0 * (self.entries + self.solving) * (self.trace * self.chosen) ** 0.5
+        norm = (2.0 + norm_at_most(spread)) * 2.0 * self.entries * (self.trace * self.chosen) ** 0.5
         return float(min(norm, self.trace))
