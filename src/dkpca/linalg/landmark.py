@@ -53,6 +53,7 @@ from dkpca.linalg.landmark_block import (
     residual_bound,
     rounding_in_blocks,
 )
+from dkpca.linalg.on_dask import memory_of_a_worker, on_one_worker
 from dkpca.linalg.rows import (
     Done,
     Made,
@@ -133,6 +134,9 @@ class Landmark:
 
     def __call__(self, gram: Gram, k: int) -> Eigenpairs:
         wanted = default_landmarks(k) if self.n_landmarks is None else self.n_landmarks
+        if _fits_one_worker(gram, min(max(wanted, k), gram.n)):
+            found: Eigenpairs = on_one_worker(lambda: self(gram, k), gram.n, gram.chunks or ())
+            return found
         base, Q, centered = (gram.base, gram.Q, gram.mean) if isinstance(gram, Centered) else (gram, None, False)
         with threads_of_our_own():
             chosen = self._choose(base, min(max(wanted, k), gram.n))
@@ -164,20 +168,20 @@ class Landmark:
         pivots = pivots or [0]  # a zero matrix: any sample will do
         return F[:, : len(pivots)], xp.asarray(pivots, dtype=xp.int64, device=device(left)), float(xp.sum(left))
 
-    def _sampled(self, gram: Gram, most: int) -> tuple[Array, bool, Array, LandmarkBlock, float]:
-        """Features of some rows; whether these are all, at hand; landmarks; their block; the trace missed there."""
-        sample, trace = max(SAMPLE, SAMPLE_SHARE * most), gram.trace()
-        few = gram.n <= 2 * sample
-        if (few and gram.chunks is None) or not trace > 0.0:
+    def _sampled(self, gram: Gram, most: int) -> tuple[Array, Array, LandmarkBlock, float]:
+        """Features of all rows, or of a sample of many; landmarks; their block; and the trace missed there."""
+        sample, trace = _sample(most), gram.trace()
+        sample = sample if gram.chunks is None else min(sample, (gram.n - 1) // 2)  # not all rows in one place
+        if gram.n <= 2 * sample or not trace > 0.0:
             F, pivots, missed = self.factorize(gram, most if trace > 0.0 else 1)
-            return F, True, pivots, LandmarkBlock(to_numpy(pick(F, pivots)), gram), missed
-        positions = np.arange(gram.n) if few else draw_rows(gram, sample, self.random_state)
+            return F, pivots, LandmarkBlock(to_numpy(pick(F, pivots)), gram), missed
+        positions = draw_rows(gram, sample, self.random_state)
         F, pivots, missed = self.factorize(gram.among(positions), min(most, positions.shape[0]))
-        return F, False, pick(positions, pivots), LandmarkBlock(to_numpy(pick(F, pivots)), gram), missed
+        return F, pick(positions, pivots), LandmarkBlock(to_numpy(pick(F, pivots)), gram), missed
 
     def _choose(self, gram: Gram, most: int) -> Chosen:
-        F, whole, pivots, block, missed = self._sampled(gram, most)
-        if whole:
+        F, pivots, block, missed = self._sampled(gram, most)
+        if F.shape[0] == gram.n:
             xp = namespace(F)
             at_hand = Made((F,), lambda start, rows: xp.asarray(rows, copy=True), F.shape[1])
             return Chosen(pivots, block, at_hand, F, True, xp.mean(F, axis=0), gram.n)
@@ -189,12 +193,27 @@ class Landmark:
 
 def part_below(gram: Gram, n_landmarks: int) -> tuple[Array, float]:
     """Return F and a number e with F F' <= gram + e I (in the order of symmetric matrices), through landmarks."""
-    F, whole, pivots, block, _ = Landmark()._sampled(gram, min(n_landmarks, gram.n))
-    if not whole:
+    if _fits_one_worker(gram, min(n_landmarks, gram.n)):
+        found: tuple[Array, float] = on_one_worker(lambda: part_below(gram, n_landmarks), gram.n, gram.chunks or ())
+        return found
+    F, pivots, block, _ = Landmark()._sampled(gram, min(n_landmarks, gram.n))
+    if F.shape[0] < gram.n:
         F = kept(gram.against(pivots).then(substitution(block, pivots)), F, gram.memory)
     square = to_numpy(moments(F, like(np.zeros(F.shape[1]), F), centered=False).square).astype(float)
     sound, beside = block.sound(square)
     return F[:, :sound], beside
+
+
+def _fits_one_worker(gram: Gram, landmarks: int) -> bool:
+    """Whether landmarks are chosen among all rows, and one worker of a cluster has room for their features."""
+    if gram.chunks is None or gram.n > 2 * _sample(landmarks):
+        return False
+    return 16.0 * gram.n * (3.0 * landmarks + gram.entry_operations) <= memory_of_a_worker()
+
+
+def _sample(landmarks: int) -> int:
+    """Rows to choose so many landmarks among."""
+    return max(SAMPLE, SAMPLE_SHARE * landmarks)
 
 
 def default_landmarks(k: int) -> int:
@@ -371,7 +390,7 @@ def features_to_add_up(F: Array, block: LandmarkBlock, n: int, missed: float) ->
     some = F[::8, :] @ like(block.L, F).T  # columns of the matrix at a few rows, to know how long they are
     length = (8.0 * as_large * float(xp.sum(some * some))) ** 0.5
     allowed = max(ENOUGH * block.trace, BESIDE_MISSED * as_large * missed)
-    if F.shape[0] == n or block.error_by_columns(n, length) > allowed:  # few rows: as precise as in memory
+    if block.error_by_columns(n, length) > allowed:
         return True, mean
     return False, like(block.L, F) @ mean
 
