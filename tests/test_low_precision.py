@@ -11,7 +11,6 @@ from dkpca.linalg.arrays import dtype_name, to_numpy
 from dkpca.linalg.eigenpairs import Probe, orthonormal, ritz
 from dkpca.linalg.gram import Centered
 from dkpca.linalg.leading import leading
-from dkpca.linalg.rows import silent
 from dkpca.linalg.streamed import LowPrecision, Streamed
 from testkit.matrices import Given
 from tests.test_solvers import STEPPED, groups_of_duplicates
@@ -34,7 +33,7 @@ class InFewDigits(Given):
     def rough(self, width):
         return InFewDigits(self.rounded, self.rounded, self.xp) if dtype_name(self.K) == "float64" else None
 
-    def product(self, block, progress=silent):
+    def __matmul__(self, block):
         self.passes += 1
         return self.K @ block
 
@@ -74,11 +73,11 @@ def test_the_answer_has_all_digits_after_two_passes_in_all_digits(rng, alone, ce
 
 def test_a_correction_by_few_digits_takes_two_digits_off_the_residual_and_more(rng):
     gram = InFewDigits(decaying(900, rng))
-    preview = LowPrecision.of(gram.rough(31), rng.standard_normal((900, 15)), 0, silent)
+    preview = LowPrecision.of(gram.rough(31), rng.standard_normal((900, 15)), 0)
     V = orthonormal(preview.pairs.vectors[:, :15].astype(float))
-    measured = ritz(V, gram.product(V))
+    measured = ritz(V, gram @ V)
     both = orthonormal(np.concatenate([V, preview.corrections(measured, 15)], axis=1))
-    assert ritz(both, gram.product(both)).worst(10) < 1e-2 * measured.worst(10)
+    assert ritz(both, gram @ both).worst(10) < 1e-2 * measured.worst(10)
 
 
 def test_few_digits_of_another_matrix_cost_passes_and_no_digits(rng, alone):
@@ -92,7 +91,7 @@ def test_the_space_in_few_digits_shows_an_eigenvector_that_start_and_answer_lack
     """The start and the answer are eigenvectors two to six: nothing but the random columns has any of the first."""
     K = decaying(600, rng, pace=0.8)
     vectors = np.linalg.eigh(K)[1][:, ::-1]
-    preview = LowPrecision.of(InFewDigits(K).rough(21), vectors[:, 1:6], 0, silent)
+    preview = LowPrecision.of(InFewDigits(K).rough(21), vectors[:, 1:6], 0)
     found = preview.search(vectors[:, 1:6])
     assert found.highest == pytest.approx(1.0, rel=1e-3)
     assert abs(found.vectors[:, 0] @ vectors[:, 0]) > 0.999

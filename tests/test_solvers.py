@@ -17,7 +17,7 @@ from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.landmark import Landmark
 from dkpca.linalg.leading import WORK, choose, enough_landmarks, leading
-from dkpca.linalg.rows import one_blas_thread
+from dkpca.linalg.rows import listening, one_blas_thread
 from dkpca.linalg.streamed import Streamed
 from testkit.matrices import Given
 
@@ -159,16 +159,12 @@ def test_placing_samples_takes_strips_and_no_square_matrix(rng, monkeypatch):
 @pytest.mark.parametrize(("solver", "last"), [("landmark", ("landmarks", 1.0)), ("streamed", ("product", 1.0))])
 def test_whoever_listens_is_told_how_far_the_work_is(table, solver, last):
     told = []
-    leading(KernelGram(RBF(0.05), table), 3, solver=solver, n_landmarks=20, progress=lambda *said: told.append(said))
+    with listening(lambda *said: told.append(said)):
+        leading(KernelGram(RBF(0.05), table), 3, solver=solver, n_landmarks=20)
     assert told[-1] == last
 
 
 class TestStreamed:
-    def test_progress_is_told(self, table):
-        told = []
-        Streamed(progress=lambda what, share: told.append((what, share)))(KernelGram(RBF(0.05), table), 3)
-        assert told[-1] == ("product", 1.0)
-
     def test_giving_up_is_loud(self):
         Q, _ = np.linalg.qr(np.random.default_rng(0).standard_normal((400, 400)))
         slow = Given((Q * np.linspace(1.0, 0.99, 400)) @ Q.T)

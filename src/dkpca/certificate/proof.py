@@ -39,7 +39,7 @@ from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.landmark import MOST_NUMBERS, part_below
 from dkpca.linalg.precision import Factor, reference_of, row_squares, whole
-from dkpca.linalg.rows import Index, Made, Progress, cross, off, pick, row_chunks, silent, times, triangle
+from dkpca.linalg.rows import Index, Made, cross, off, pick, row_chunks, times, triangle
 from dkpca.messages import Summary
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
@@ -188,9 +188,9 @@ class Covered(Gram):
             parts.append(part)
         return namespace(self.reference).concat(parts, axis=1)
 
-    def product(self, block: Array, progress: Progress = silent) -> Array:
+    def __matmul__(self, block: Array) -> Array:
         factor = self.factor
-        return super().product(block, progress) if factor is None else times(factor, cross(factor, block))
+        return super().__matmul__(block) if factor is None else times(factor, cross(factor, block))
 
 
 @dataclass(frozen=True)

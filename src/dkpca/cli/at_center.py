@@ -65,7 +65,7 @@ def fuse(
     names = [receive(path, Summary).message.party for path in paths or []] + runs.parties_in(out)
     fit, compute, given = asked.fit(names), asked.compute, asked.given
     sample_names, ways = read_names(ids, id_column)
-    with progress("fusing") as told:
+    with progress("fusing"):
         run = runs.fuse(
             out,
             paths or [],
@@ -78,7 +78,6 @@ def fuse(
             keep=keep,
             sample_names=sample_names,
             id_normalize=ways,
-            progress=told,
             device=compute.device,
             memory=MemoryLimit.of(compute.max_memory, out.parent),
         )

@@ -83,10 +83,10 @@ def summarize(
         holding = replace(holding, reading=replace(holding.reading, standardize=fit.standardize))
     about = f"{holding.party}: eigenpairs of its kernel matrix"
     holding = replace(holding, memory=MemoryLimit.of(compute.max_memory, out.parent))
-    with progress(about) as told:
+    with progress(about):
         asked_for = summary_question(fit, {holding.party: chosen}, holding.party, 0)
         summary, preparation, kept = holdings.summarize(
-            holding, box, asked_for, state=state_path, progress=told, device=compute.device
+            holding, box, asked_for, state=state_path, device=compute.device
         )
     notes = [*preparation.notes, *_left_by_limit(summary, kept), *about_columns(kept)]
     within, verdict = may_send(kept.recovery, box.limits)

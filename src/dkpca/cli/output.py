@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -49,8 +49,10 @@ def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) ->
 def progress(task: str, total: int | None = None) -> Iterator[Any]:
     """Progress on stderr while something long runs; yields a function to call after each step.
 
-    Without a number of steps it yields what a solver tells how far it is, with an estimate of the time that is left.
+    Without a number of steps it listens how far a solver is, and shows an estimate of the time that is left.
     """
+    from dkpca.linalg.rows import listening  # later: `--help` does without NumPy
+
     count = MofNCompleteColumn() if total else TimeRemainingColumn()
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), count, TimeElapsedColumn())
     with Progress(*columns, console=aside, transient=True, disable=not aside.is_terminal) as bar:
@@ -59,4 +61,5 @@ def progress(task: str, total: int | None = None) -> Iterator[Any]:
         def told(what: str, share: float) -> None:
             bar.update(started, total=1.0, completed=share, description=f"{task} ({what})")
 
-        yield (lambda: bar.advance(started)) if total else told
+        with nullcontext() if total else listening(told):
+            yield lambda: bar.advance(started)

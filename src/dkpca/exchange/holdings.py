@@ -10,7 +10,6 @@ from typing import Any
 from dkpca import party, wire
 from dkpca.errors import InputError, PolicyError, StorageError
 from dkpca.linalg.arrays import MemoryLimit
-from dkpca.linalg.rows import Progress, silent
 from dkpca.messages import Message, Summary
 from dkpca.party.answers import asked_by
 from dkpca.party.limits import Limits
@@ -136,7 +135,6 @@ def summarize(
     asked: SummaryWanted,
     *,
     state: Path | None = None,
-    progress: Progress = silent,
     device: str | None = None,
 ) -> tuple[Summary, Preparation, PartyState]:
     """Return and write the one numerical message, attacked first; keep the private state if wanted."""
@@ -154,7 +152,6 @@ def summarize(
             sample_ids=names,
             limits=sender.limits,
             known_rows=sender.limits.known_rows,
-            progress=progress,
             device=device,
             memory=holding.memory,
         )

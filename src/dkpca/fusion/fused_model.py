@@ -23,7 +23,7 @@ from dkpca.linalg.eigenpairs import Extension, Nearby
 from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.leading import Solver, leading
 from dkpca.linalg.precision import Factor, as_received, reweighed, round_to, whole
-from dkpca.linalg.rows import Progress, by_strips, pick, silent, threads_of_our_own
+from dkpca.linalg.rows import by_strips, pick, threads_of_our_own
 from dkpca.messages import Partials, Rows, Scores, Statistics, Summary
 
 LANDMARKS = 500  # of the center, unless it is told otherwise
@@ -194,14 +194,13 @@ def fuse(
     places: Mapping[str, Sequence[int]] | None = None,
     lacking: str = "complete",
     samples: str = "",
-    progress: Progress = silent,
     device: str | None = None,
     covariates: Covariates | None = None,
     memory: MemoryLimit | None = None,
 ) -> FusedModel:
     """Turn the parties' summaries into kernel principal components: eq. (2) and (4) of the paper.
 
-    Parameters are those of `dkpca.fuse`; solver, progress and device are as for `dkpca.linalg.leading.leading`.
+    Parameters are those of `dkpca.fuse`; solver and device are as for `dkpca.linalg.leading.leading`.
 
     Parameters
     ----------
@@ -246,7 +245,7 @@ def fuse(
     Q = None if covariates is None else _columns(covariates, fused_gram)
     gram = Centered(fused_gram, Q, mean=center) if center or Q is not None else fused_gram
     pairs = leading(
-        gram, n_components, solver=solver, n_landmarks=n_landmarks, random_state=random_state, progress=progress,
+        gram, n_components, solver=solver, n_landmarks=n_landmarks, random_state=random_state,
         device=device,
     )  # fmt: skip
 

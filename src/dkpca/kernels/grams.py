@@ -30,7 +30,6 @@ from dkpca.linalg.rows import (
     Distinct,
     Index,
     Made,
-    Progress,
     as_made,
     cross,
     distinct_rows,
@@ -40,7 +39,6 @@ from dkpca.linalg.rows import (
     over,
     pick,
     row_chunks,
-    silent,
     slices,
     tile_bytes,
     times,
@@ -364,12 +362,12 @@ class FusedGram(Gram):
             return None
         return thinner(column_products(self.factors))
 
-    def product(self, block: Array, progress: Progress = silent) -> Array:
+    def __matmul__(self, block: Array) -> Array:
         factor, _ = self.factor, self.factors  # decoded once, and not for every tile
         if factor is not None:
             return times(factor, cross(factor, block))
         fast = self.law.fused_product(self.factors, block)
-        return super().product(block, progress) if fast is None else fast
+        return super().__matmul__(block) if fast is None else fast
 
 
 class RoughGram(Gram):
@@ -386,7 +384,7 @@ class RoughGram(Gram):
     def block(self, rows: Index, columns: Index) -> Array:
         return namespace(self.reference).astype(self.base.block(rows, columns), self.reference.dtype)
 
-    def product(self, block: Array, progress: Progress = silent) -> Array:
+    def __matmul__(self, block: Array) -> Array:
         return self.multiply(block)
 
 

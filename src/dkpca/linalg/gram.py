@@ -24,7 +24,7 @@ from dkpca.linalg.arrays import (
     to_numpy,
     unit,
 )
-from dkpca.linalg.rows import Distinct, Index, Made, Progress, in_order, off, pick, silent, slices, tile_bytes
+from dkpca.linalg.rows import Distinct, Index, Made, in_order, off, pick, slices, tell, tile_bytes
 
 Within = Callable[[int, Sequence[Array]], Callable[[Sequence[slice]], Array]]
 SHARES = 8  # of the tiles of a product, each added up on its own: so many, whatever the number of threads
@@ -155,10 +155,6 @@ class Gram(ABC):
         return 0.0
 
     def __matmul__(self, block: Array) -> Array:
-        """Multiply by a thin block."""
-        return self.product(block)
-
-    def product(self, block: Array, progress: Progress = silent) -> Array:
         """Multiply by a thin block, tile by tile; each off-diagonal tile is evaluated once and used twice."""
         # K B = sum over tiles K_ij B_j, and K_ji B_i = K_ij' B_i from the same tile. Shares are fixed: neither the
         # number of threads nor their order changes a bit.
@@ -180,7 +176,7 @@ class Gram(ABC):
         total = namespace(block).zeros_like(block)
         for done, part in enumerate(in_order(of, shares, self.reference), start=1):
             total += part
-            progress("product", done / len(shares))
+            tell("product", done / len(shares))
         return total
 
 
@@ -302,12 +298,12 @@ class Centered(Transformed):
             return 0.0
         return float(namespace(self.taken).sum((self.taken * self.images())[:, int(self.mean) :]))
 
-    def product(self, block: Array, progress: Progress = silent) -> Array:
+    def __matmul__(self, block: Array) -> Array:
         xp, width, block = namespace(block), block.shape[1], off(self.taken, block)
         if self._images is not None:
-            return off(self.taken, self.base.product(block, progress))
+            return off(self.taken, self.base @ block)
         # The first product brings K P along, which would otherwise cost a product of its own.
-        both = self.base.product(xp.concat([block, self.taken], axis=1), progress)
+        both = self.base @ xp.concat([block, self.taken], axis=1)
         self._images = both[:, width:]
         return off(self.taken, both[:, :width])
 
@@ -354,8 +350,8 @@ class Scaled(Transformed):
         factor = self.base.factor
         return None if factor is None else factor / self.root
 
-    def product(self, block: Array, progress: Progress = silent) -> Array:
-        return self.base.product(block / self.root, progress) / self.root
+    def __matmul__(self, block: Array) -> Array:
+        return (self.base @ (block / self.root)) / self.root
 
 
 def thinner(factor: Array | None) -> Array | None:

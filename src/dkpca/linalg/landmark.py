@@ -57,7 +57,6 @@ from dkpca.linalg.on_dask import memory_of_a_worker, on_one_worker
 from dkpca.linalg.rows import (
     Done,
     Made,
-    Progress,
     RowGroup,
     cached,
     cross,
@@ -69,8 +68,8 @@ from dkpca.linalg.rows import (
     over,
     pick,
     products,
-    silent,
     strips,
+    tell,
     threads_of_our_own,
 )
 
@@ -117,15 +116,12 @@ class Landmark:
         How many samples to pick; four for each eigenpair, at least 100, if not given.
     random_state : int
         Seed of the draws.
-    progress : Progress
-        Told how much of the work is done.
     bounded : bool
         Whether what is missed is bounded by more than its trace.
     """
 
     n_landmarks: int | None = None
     random_state: int = 0
-    progress: Progress = silent
     bounded: bool = True
 
     def __post_init__(self) -> None:
@@ -140,13 +136,13 @@ class Landmark:
         base, Q, centered = (gram.base, gram.Q, gram.mean) if isinstance(gram, Centered) else (gram, None, False)
         with threads_of_our_own():
             chosen = self._choose(base, min(max(wanted, k), gram.n))
-            return _pairs(base, chosen, k, centered=centered, Q=Q, bounded=self.bounded, progress=self.progress)
+            return _pairs(base, chosen, k, centered=centered, Q=Q, bounded=self.bounded)
 
     def factorize(self, gram: Gram, most: int) -> tuple[Array, Array, float]:
         """Return F, pivots and the trace of gram - F F', which is positive semidefinite; F[pivots] is triangular."""
         # What is left of the diagonal of K - F F' says how likely a sample is to be the next landmark; blocks of them
         # are proposed, thinned, and appended as columns of F.
-        done_share, rng = _part(self.progress, 0.0, CHOOSING), np.random.default_rng(self.random_state)
+        done_share, rng = _part(0.0, CHOOSING), np.random.default_rng(self.random_state)
         xp = namespace(gram.reference)
         left = xp.asarray(sent_to(gram.diagonal(), gram.reference), copy=True)
         scale = float(xp.max(xp.abs(left)))
@@ -221,14 +217,12 @@ def default_landmarks(k: int) -> int:
     return max(LANDMARKS_PER_PAIR * k, LEAST_LANDMARKS)
 
 
-def _pairs(
-    gram: Gram, chosen: Chosen, k: int, *, centered: bool, Q: Array | None, bounded: bool, progress: Progress
-) -> Eigenpairs:
+def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, Q: Array | None, bounded: bool) -> Eigenpairs:
     """Leading pairs of F F', centered and off covariates Q if asked, and how far they may be from the matrix's."""
     # 1) One pass over the rows adds up F'F, or C'C where inv(L) C'C inv(L)' is as good; landmarks whose rounding is
     # more than what they explain go.
     n, home = gram.n, gram.home
-    done = _part(progress, CHOOSING, LIFTING)
+    done = _part(CHOOSING, LIFTING)
     passed, again = (
         cached(chosen.features, chosen.start, gram.memory) if chosen.factor is None else (chosen.features,) * 2
     )
@@ -262,7 +256,7 @@ def _pairs(
     # 4) A second pass makes the eigenvectors, which are then orthonormal to the last digit and have their signs.
     share = in_products / block.trace if block.trace > 0 else 0.0
     rounding = Rounding(rough, share, gram.evaluation_error() + found.beside) if in_blocks else None
-    lifted = _lifted(gram, scaled, near, chosen, found, progress, rounding)
+    lifted = _lifted(gram, scaled, near, chosen, found, rounding)
     vectors, square, nearby = lifted.vectors, lifted.square, lifted.nearby
     if Q is not None:
         vectors, nearby = off(Q, vectors), off(Q, nearby) if nearby.shape[1] else nearby
@@ -300,9 +294,9 @@ def _affordable(n: int, landmarks: int, reference: Array) -> bool:
     return on_gpu(reference) or n * max(landmarks, AS_LANDMARKS) <= MOST_NUMBERS
 
 
-def _part(progress: Progress, start: float, end: float) -> Done:
+def _part(start: float, end: float) -> Done:
     """A pass over the rows, as a part of the work."""
-    return lambda share: progress("landmarks", start + (end - start) * share)
+    return lambda share: tell("landmarks", start + (end - start) * share)
 
 
 def _words(chosen: Chosen, n: int, memory: MemoryLimit | None) -> str:
@@ -333,7 +327,6 @@ def _lifted(
     behind: Array,
     chosen: Chosen,
     found: FeatureSpectrum,
-    progress: Progress,
     rounding: Rounding | None,
 ) -> _Lifted:
     """Products of the centered factor with leading columns and with those behind; and a bound on what is left.
@@ -352,7 +345,7 @@ def _lifted(
         F = Z if substituted else solved(part.start + rows.start, Z)
         return residual_bound(blocks(part.start, part.stored), rows, F, V[:, :k], cast(Rounding, rounding))
 
-    shift, done = like(found.mean, weights) @ weights, _part(progress, LIFTING, 1.0)
+    shift, done = like(found.mean, weights) @ weights, _part(LIFTING, 1.0)
     (vectors, nearby), square, parts = products(
         chosen.features,
         weights,

@@ -21,7 +21,7 @@ from dkpca.linalg.dense import Dense
 from dkpca.linalg.eigenpairs import Eigenpairs, repeated
 from dkpca.linalg.gram import Centered, Gram, Scaled
 from dkpca.linalg.landmark import Landmark, default_landmarks
-from dkpca.linalg.rows import Progress, away_from, silent
+from dkpca.linalg.rows import away_from
 from dkpca.linalg.streamed import Streamed
 
 Solver = Callable[[Gram, int], Eigenpairs]
@@ -51,7 +51,6 @@ def leading(
     solver: str | Solver = "auto",
     n_landmarks: int | None = None,
     random_state: int = 0,
-    progress: Progress = silent,
     device: str | None = None,
 ) -> Eigenpairs:
     """Return the k leading eigenpairs of a Gram matrix, eigenvalues descending.
@@ -67,9 +66,7 @@ def leading(
         raise InputError(f"{k} eigenpairs of a {gram.n} x {gram.n} matrix were asked for; ask for 1 to {gram.n}")
     few = gram.distinct() if device is None else None
     if few is not None and few[0].n >= k:
-        of_few = leading(
-            few[0], k, solver=solver, n_landmarks=n_landmarks, random_state=random_state, progress=progress
-        )
+        of_few = leading(few[0], k, solver=solver, n_landmarks=n_landmarks, random_state=random_state)
         return repeated(of_few, few[1], gram.memory)
     if not isinstance(solver, str):
         return _solve(solver, _placed(gram, solver, isinstance(solver, Landmark), device), k)
@@ -80,7 +77,7 @@ def leading(
     if solver == "auto" and name == "landmark":
         n_landmarks = enough_landmarks(gram, k, n_landmarks)
     try:
-        pairs = _solve(_named(name, n_landmarks, random_state, progress), gram, k)
+        pairs = _solve(_named(name, n_landmarks, random_state), gram, k)
     except out_of_memory_errors() as error:
         where = "GPU memory" if on_gpu(gram.reference) else "memory"
         raise OutOfMemoryError(
@@ -118,12 +115,12 @@ def _solve(solver: Solver, gram: Gram, k: int) -> Eigenpairs:
     return replace(pairs, solver=f"{pairs.solver}, rows in host memory, computed on {device_of(there)}")
 
 
-def _named(name: str, n_landmarks: int | None, random_state: int, progress: Progress) -> Solver:
+def _named(name: str, n_landmarks: int | None, random_state: int) -> Solver:
     if name == "dense":
         return Dense()
     if name == "landmark":
-        return Landmark(n_landmarks, random_state=random_state, progress=progress)
-    return Streamed(random_state=random_state, progress=progress)
+        return Landmark(n_landmarks, random_state=random_state)
+    return Streamed(random_state=random_state)
 
 
 def choose(gram: Gram, k: int) -> tuple[str, str]:

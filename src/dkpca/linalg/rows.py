@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache, reduce
 from itertools import islice
@@ -64,10 +65,6 @@ GPU_SHARE = 16  # scratch on a GPU: one part in this many of the free memory
 SHORT = 500  # columns of a strip, at most: a row more costs less than a strip more
 
 
-def silent(what: str, share: float) -> None:
-    """Say nothing."""
-
-
 def nobody(share: float) -> None:
     """Tell nobody."""
 
@@ -106,6 +103,28 @@ def _found(name: str) -> Array:
             f"device {name!r} cannot be computed on ({reason}); use one that is there, such as 'cuda' with a GPU, "
             "or leave device out"
         ) from error
+
+
+# How much of the work is done: whoever asks for it listens, and no function in between passes a listener on
+
+_listener: ContextVar[Progress | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def listening(progress: Progress) -> Iterator[None]:
+    """Tell a function, inside, what is being done and how much of it is done."""
+    before = _listener.set(progress)
+    try:
+        yield
+    finally:
+        _listener.reset(before)
+
+
+def tell(what: str, share: float) -> None:
+    """Tell whoever listens, if anybody does."""
+    listener = _listener.get()
+    if listener is not None:
+        listener(what, share)
 
 
 # Cuts

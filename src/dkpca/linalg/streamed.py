@@ -23,7 +23,7 @@ from dkpca.linalg.eigenpairs import (
 )
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.landmark import LEAST_LANDMARKS, Landmark
-from dkpca.linalg.rows import Progress, cross, silent, threads_of_our_own, times
+from dkpca.linalg.rows import cross, threads_of_our_own, times
 
 NOISE = 1e-6  # random part of the start: below the tolerance, but the next block is made of it
 MOST_LANDMARKS = 500  # for the start: more cost as much as a pass
@@ -63,7 +63,7 @@ def statement(n: int, columns: int) -> Probe:
     return Probe(1.0 / (1.0 - share) if share < 1.0 else math.inf, CONFIDENCE)
 
 
-def search(gram: Gram, V: Array, seed: int, progress: Progress) -> Found:
+def search(gram: Gram, V: Array, seed: int) -> Found:
     """Search outside the orthonormal columns of V."""
     xp = namespace(V)
     n, k = V.shape
@@ -72,16 +72,16 @@ def search(gram: Gram, V: Array, seed: int, progress: Progress) -> Found:
         return Found(0.0, V[:, :0], 0)
     # Block Lanczos on (I - VV') K (I - VV') from random columns: its largest Ritz value is what may have been missed.
     start = like(np.random.default_rng([seed, n]).standard_normal((n, columns)), gram.reference)
-    basis, images = _krylov(gram, outside(V, start), V, STEPS, progress)
+    basis, images = _krylov(gram, outside(V, start), V, STEPS)
     pairs = ritz(basis, images - times(V, cross(V, images)))
     return Found(max(0.0, float(xp.max(pairs.values))), orthonormal(pairs.vectors[:, :columns]), columns)
 
 
-def _krylov(gram: Gram, block: Array, V: Array, steps: int, progress: Progress) -> tuple[Array, Array]:
+def _krylov(gram: Gram, block: Array, V: Array, steps: int) -> tuple[Array, Array]:
     """Orthonormal basis of the Krylov space of a block outside the columns of V, and the images of the basis."""
     basis = images = block[:, :0]
     for step in range(steps):
-        image = gram.product(block, progress)
+        image = gram @ block
         basis, images = beside(basis, block), beside(images, image)
         if step + 1 < steps:
             block = outside(beside(V, basis), image)
@@ -101,14 +101,13 @@ class LowPrecision:
 
     gram: Gram  # in few digits
     pairs: Ritz
-    progress: Progress
 
     @classmethod
-    def of(cls, gram: Gram, start: Array, seed: int, progress: Progress) -> "LowPrecision":
+    def of(cls, gram: Gram, start: Array, seed: int) -> "LowPrecision":
         """Pass over the matrix as often as a search for missed pairs does."""
         random = random_normal((gram.n, COLUMNS), [seed, gram.n], gram.reference)
         block = orthonormal(beside(like(start, gram.reference), random))
-        return cls(gram, ritz(*_krylov(gram, block, block[:, :0], STEPS, progress)), progress)
+        return cls(gram, ritz(*_krylov(gram, block, block[:, :0], STEPS)))
 
     def corrections(self, found: Ritz, width: int) -> Array:
         """Directions in which the first pairs found are off.
@@ -123,7 +122,7 @@ class LowPrecision:
         shown = cross(V, Z)
         Z, images = Z - times(V, shown), images - times(like(found.images[:, :width], few), shown)
         # Not outside of Z: a correction is mostly one of its columns.
-        added, their_images = _krylov(self.gram, outside(V, residuals), V, CORRECTING, self.progress)
+        added, their_images = _krylov(self.gram, outside(V, residuals), V, CORRECTING)
         Z, images = beside(Z, added), beside(images, their_images)
         square, own, coupling = (
             to_numpy(cross(*both)).astype(float) for both in ((Z, Z), (Z, images), (residuals, Z))
@@ -167,7 +166,6 @@ class Streamed:
     tolerance: float = 1e-6  # of each pair: its residual |K v - lambda v| as a share of its own eigenvalue
     max_passes: int = 100  # products with the matrix before giving up
     random_state: int = 0  # seed of landmarks and random columns
-    progress: Progress = silent  # told how much of the present pass is done
 
     def __call__(self, gram: Gram, k: int) -> Eigenpairs:
         width = min(gram.n, k + max(SPARE, k // 2))
@@ -185,7 +183,7 @@ class Streamed:
             width, since = k + NEARBY, STEPS
             basis = orthonormal(gram.inside(like(preview.pairs.vectors[:, :width], gram.reference)))
         before, few = math.inf, preview
-        images = gram.product(basis, self.progress)
+        images = gram @ basis
         for passes in range(1, self.max_passes + 1):
             # Rayleigh and Ritz on the basis: how far are the pairs from being eigenpairs, and do others reach up?
             since += 1
@@ -213,7 +211,7 @@ class Streamed:
             following = pairs.residuals() if following is None else gram.inside(following)
             fresh = outside(basis, following[:, : min(width, gram.n - basis.shape[1])])
             basis = beside(basis, fresh)
-            images = beside(images, gram.product(fresh, self.progress))
+            images = beside(images, gram @ fresh)
         raise ConvergenceError(
             f"residual {worst:.1e} after {self.max_passes} passes over the matrix; wanted {self.tolerance:.1e}, "
             "and no other pair that may still reach up; raise the tolerance or ask for another number of components"
@@ -226,12 +224,12 @@ class Streamed:
         if rough is None:
             return None
         start = self._by_landmarks(gram, k + NEARBY, max(4 * (k + NEARBY), LEAST_LANDMARKS))
-        return LowPrecision.of(rough, start, self.random_state, self.progress)
+        return LowPrecision.of(rough, start, self.random_state)
 
     def _search(self, gram: Gram, preview: LowPrecision | None, V: Array, seed: int) -> tuple[Found, float]:
         """Search outside V; in few digits where the search is too short for so many samples to be a statement."""
         if preview is None or math.isfinite(statement(gram.n, COLUMNS).factor):
-            return search(gram, V, seed, self.progress), self.tolerance
+            return search(gram, V, seed), self.tolerance
         return preview.search(V), ROUGH
 
     def _first_block(self, gram: Gram, width: int) -> Array:

@@ -29,7 +29,6 @@ from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.leading import Solver, leading
 from dkpca.linalg.precision import COMPACT, DIGITS, Factor, Rounded, largest, round_by, round_to
 from dkpca.linalg.rows import (
-    Progress,
     at_hand,
     away_from,
     by_strips,
@@ -37,7 +36,6 @@ from dkpca.linalg.rows import (
     column_scales,
     groups,
     in_order,
-    silent,
     standardized,
     standardizing_error,
     threads_of_our_own,
@@ -99,7 +97,6 @@ def summarize(
     limits: Limits = ANYTHING,
     known_rows: int = 0,
     blind: Turned | None = None,
-    progress: Progress = silent,
     device: str | None = None,
     memory: MemoryLimit | None = None,
 ) -> tuple[Summary, PartyState]:
@@ -142,7 +139,7 @@ def summarize(
 
     # Leading eigenpairs of K, lambda and V (linalg/leading.py picks the solver): as many as the rule first asks for.
     # `Candidates` computes more if the rule needs them.
-    how: dict[str, Any] = {"solver": solver, "random_state": random_state, "progress": progress, "device": device}
+    how: dict[str, Any] = {"solver": solver, "random_state": random_state, "device": device}
     most = min(limits.rank, gram.n)
     with _naming(party):
         guess = first_guess(rank, gram.n, most)
