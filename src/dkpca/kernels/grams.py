@@ -310,7 +310,7 @@ class FusedGram(Gram):
             with one_blas_thread():
                 right = [B if own is None else rows_of(A, own.first) @ B for A, own, B in both]
         chosen = looked_up if any(found) else make
-        return replace(self.table(), make=chosen, width=columns.shape[0], quick=all(found))
+        return replace(self.table(), make=chosen, width=columns.shape[0])
 
     def _repeated(self, A: Factor, columns: int) -> Distinct | None:
         """Rows of a party's factor that differ, if products of these with so many columns are to be looked up."""

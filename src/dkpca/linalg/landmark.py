@@ -93,17 +93,15 @@ class Chosen:
     pivots: Array  # (m,) positions
     block: LandmarkBlock
     features: Made  # rows of F, or of C
-    factor: Array | None  # F, if it is at hand
     substituted: bool  # whether they are those of F
     start: Array  # (m,) near the mean of the features
-    among: int  # rows they were chosen among
+    among: int  # rows they were chosen among; F is at hand if these are all
 
     def head(self, m: int) -> "Chosen":
         """Return the first of them, where the features are those of F."""
         pivots, block = self.pivots[:m], self.block.head(m)
-        factor = None if self.factor is None else self.factor[:, :m]
         features = replace(self.features.then(lambda start, F: F[:, :m]), width=m)
-        return replace(self, pivots=pivots, block=block, features=features, factor=factor, start=self.start[:m])
+        return replace(self, pivots=pivots, block=block, features=features, start=self.start[:m])
 
 
 @dataclass(frozen=True)
@@ -180,11 +178,11 @@ class Landmark:
         if F.shape[0] == gram.n:
             xp = namespace(F)
             at_hand = Made((F,), lambda start, rows: xp.asarray(rows, copy=True), F.shape[1])
-            return Chosen(pivots, block, at_hand, F, True, xp.mean(F, axis=0), gram.n)
+            return Chosen(pivots, block, at_hand, True, xp.mean(F, axis=0), gram.n)
         substituted, start = features_to_add_up(F, block, gram.n, missed)
         columns = gram.against(pivots)
         columns = columns.then(substitution(block, pivots)) if substituted else columns
-        return Chosen(pivots, block, columns, None, substituted, start, F.shape[0])
+        return Chosen(pivots, block, columns, substituted, start, F.shape[0])
 
 
 def part_below(gram: Gram, n_landmarks: int) -> tuple[Array, float]:
@@ -223,9 +221,9 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, Q: Array | Non
     # more than what they explain go.
     n, home = gram.n, gram.home
     done = _part(CHOOSING, LIFTING)
-    passed, again = (
-        cached(chosen.features, chosen.start, gram.memory) if chosen.factor is None else (chosen.features,) * 2
-    )
+    passed = again = chosen.features
+    if chosen.among < n:
+        passed, again = cached(passed, chosen.start, gram.memory)
     sums = moments(passed, chosen.start, centered=centered, progress=done)
     chosen = replace(chosen, features=again)
     if chosen.substituted:
@@ -256,12 +254,11 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, Q: Array | Non
     # 4) A second pass makes the eigenvectors, which are then orthonormal to the last digit and have their signs.
     share = in_products / block.trace if block.trace > 0 else 0.0
     rounding = Rounding(rough, share, gram.evaluation_error() + found.beside) if in_blocks else None
-    lifted = _lifted(gram, scaled, near, chosen, found, rounding)
-    vectors, square, nearby = lifted.vectors, lifted.square, lifted.nearby
+    vectors, nearby, square, missed = _lifted(gram, scaled, near, chosen, found, rounding)
     if Q is not None:
         vectors, nearby = off(Q, vectors), off(Q, nearby) if nearby.shape[1] else nearby
         square = cross(vectors, vectors)
-    within = None if lifted.missed is None or Q is not None else _turned(lifted.missed.within, square)
+    within = None if missed is None or Q is not None else _turned(missed.within, square)
     vectors, turned = orthonormalize(vectors, square, found.values[:k])
     signs = signs_of(vectors)
     flips = to_numpy(signs).astype(float)
@@ -279,7 +276,7 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, Q: Array | Non
         Extension(like(weights, home), -(like(found.factor_mean, home) @ U), sent_to(chosen.pivots, home), slopes),
         solver=_words(chosen, n, gram.memory),
         missed_trace=left,
-        missed_norm=left if lifted.missed is None else min(lifted.missed.norm + in_entries, left),
+        missed_norm=left if missed is None else min(missed.norm + in_entries, left),
         missed_within=None if within is None else within * np.outer(flips, flips),
         residual_norm=found.beside,
         residual_nuclear=2.0 * block.m**0.5 * found.beside,
@@ -304,14 +301,6 @@ def _words(chosen: Chosen, n: int, memory: MemoryLimit | None) -> str:
     return f"landmark: {chosen.block.m} of {n} samples{among}{'' if memory is None else memory.words()}"
 
 
-@dataclass(frozen=True)
-class _Lifted:
-    vectors: Array  # (n, k)
-    nearby: Array  # (n, q)
-    square: Array  # (k, k), of the vectors
-    missed: ResidualBound | None
-
-
 def _turned(within: np.ndarray[Any, Any], square: Array) -> np.ndarray[Any, Any] | None:
     """Matrix above T'WT, for the T near I that makes columns with this Gram matrix orthonormal; None if it is far."""
     # With |T - I| <= d: T'WT <= (1 + d) W + (1 + 1/d) d^2 |W| I.
@@ -328,8 +317,8 @@ def _lifted(
     chosen: Chosen,
     found: FeatureSpectrum,
     rounding: Rounding | None,
-) -> _Lifted:
-    """Products of the centered factor with leading columns and with those behind; and a bound on what is left.
+) -> tuple[Array, Array, Array, ResidualBound | None]:
+    """Products V of the centered factor with leading columns, and with those behind; V'V; a bound on what is left.
 
     Without `rounding` the trace has to do, as it may where it is far less than the next eigenvalue, left out too.
     """
@@ -339,7 +328,7 @@ def _lifted(
         weights = like(chosen.block.solve_transposed(to_numpy(weights)), weights)
     weights = sent_to(weights, chosen.start)
     solved, substituted = substitution(chosen.block, chosen.pivots), chosen.substituted
-    blocks = gram.within() if chosen.factor is None else Gram.within(gram)  # from rows of F there is no other way
+    blocks = gram.within() if chosen.among < gram.n else Gram.within(gram)  # from rows of F there is no other way
 
     def left(part: RowGroup, rows: slice, Z: Array, V: Array) -> ResidualBound:
         F = Z if substituted else solved(part.start + rows.start, Z)
@@ -356,7 +345,7 @@ def _lifted(
         progress=done,
         memory=gram.memory,
     )
-    return _Lifted(vectors, nearby, square[:k, :k], reduce(operator.add, parts) if parts else None)
+    return vectors, nearby, square[:k, :k], reduce(operator.add, parts) if parts else None
 
 
 def _first(k: int, values: Array, U: Array) -> tuple[Array, Array]:

@@ -162,17 +162,11 @@ def on_one_worker(work: Callable[[], Any], n: int, sizes: Sequence[int]) -> Any:
 
     data, arrays = _pickled(work, is_collection)
     task = delayed(_worked, pure=False)(data, n, *arrays)
-    client = cluster()
-    if client is None:
-        (small, tall), task = computed([task])[0], None
-    else:
-        (task,) = persist(task)
-        small, tall = computed([task[0]])[0], None
-    pickled, shapes = small
+    (task,) = persist(task)  # a cluster keeps what is tall; without one, this process does
+    pickled, shapes = computed([task[0]])[0]
     slices = [slice(end - size, end) for size, end in zip(sizes, np.cumsum(sizes).tolist(), strict=True)]
     kept = [
-        _cut([task[1][j][rows] for rows in slices], shape, dtype, sizes) if tall is None else wrapped(tall[j], sizes)
-        for j, (shape, dtype) in enumerate(shapes)
+        _cut([task[1][j][rows] for rows in slices], shape, dtype, sizes) for j, (shape, dtype) in enumerate(shapes)
     ]
     return _unpickled(pickled, *kept)
 
@@ -244,12 +238,6 @@ def digest(array: Any) -> str:
 
 def _chunk_digest(start: int, rows: Any) -> str:
     return hashlib.sha256(np.ascontiguousarray(rows).tobytes()).hexdigest()
-
-
-def rows_at(array: Any, positions: Any) -> Numbers:
-    """Return some rows of a Dask array."""
-    rows: Numbers = computed([array[positions]])[0]
-    return rows
 
 
 def here(holder: Any, folder: str | None = None) -> Any:

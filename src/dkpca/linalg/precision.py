@@ -23,7 +23,6 @@ from dkpca.linalg.arrays import (
     power_of_four,
     sent_to,
     solver_error,
-    tall_empty,
     to_numpy,
     unit,
 )
@@ -37,8 +36,6 @@ from dkpca.linalg.rows import (
     at_hand,
     away_from,
     distinct_rows,
-    for_each,
-    groups,
     kept,
     moments,
     on_workers,
@@ -397,15 +394,8 @@ def rounded(A: Factor, precision: str, memory: MemoryLimit | None = None) -> Rou
     reference = reference_of(A)
     xp = namespace(reference)
     check_reach(largest(A), precision, reference)
-    if on_workers(A):
-        return Rounded(whole(A).astype(precision))
-    data = tall_empty(A.shape, xp.astype(reference, getattr(xp, precision)), memory)
-
-    def of(rows: slice) -> None:
-        data[rows, :] = xp.astype(rows_of(A, rows), data.dtype)
-
-    for_each(of, groups(A.shape[0], reference), reference)
-    return Rounded(data)
+    few = xp.astype(reference[:1, :], getattr(xp, precision))
+    return Rounded(kept(as_made(A).then(lambda start, rows: xp.astype(rows, few.dtype)), few, memory))
 
 
 def rounding_norms(

@@ -77,7 +77,7 @@ def at_hand(x: Any) -> Any:
 def pick(x: Array, index: Index) -> Array:
     """Rows of x: a view for a slice, a copy for an array of integers."""
     if is_dask_array(x):
-        return on_dask.rows_at(x, index)
+        return at_hand(x[index])
     return x[index, ...] if isinstance(index, slice) else namespace(x).take(x, index, axis=0)
 
 
@@ -169,7 +169,6 @@ class Made:
     make: Callable[..., Array]  # from the number of the first row and rows of what is stored, in a new array
     width: int
     place: Array | None = None  # an array where rows are made, if that is not where they are stored
-    quick: bool = False  # whether it takes no longer to make rows again than to keep them
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -191,7 +190,7 @@ def cached(table: Made, reference: Array, memory: MemoryLimit | None = None) -> 
     room = CACHE_BYTES if memory is None else min(CACHE_BYTES, memory.most // CACHE_SHARE)
     fitting = room // (itemsize(reference) * max(width, 1))
     most = max((group.stop for group in groups(n) if group.stop <= fitting), default=0)
-    if not most or table.quick or on_workers(table) or not isinstance(reference, np.ndarray):
+    if not most or on_workers(table) or not isinstance(reference, np.ndarray):
         return table, table
     rows, make = np.empty((most, width), dtype=reference.dtype), table.make
 
