@@ -129,11 +129,19 @@ class Kernel(ABC):
 
     def partial(self, X: Array, Y: Array) -> Array:
         """What adds up over parties before the kernel value of the joined table is formed."""
-        raise InputError(f"the {self.name} kernel is not a function of a sum over parties; use projection='extend'")
+        self._check_sums()
+        return self(X, Y)
 
     def finish(self, total: Array) -> Array:
         """Kernel values of the joined table from the added-up partial quantities."""
-        raise InputError(f"the {self.name} kernel is not a function of a sum over parties; use projection='extend'")
+        self._check_sums()
+        return total
+
+    def _check_sums(self) -> None:
+        if not self.adds_up:
+            raise InputError(
+                f"the {self.name} kernel is not a function of a sum over parties; use projection='extend'"
+            )
 
     def squared_distances(self, K: Array, floor: float) -> Array:
         """Squared distances that somebody reads off kernel values between samples; those below `floor` are noise.

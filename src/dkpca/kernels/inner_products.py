@@ -15,8 +15,26 @@ from dkpca.linalg.arrays import Array, dtype_name, growth, namespace, or_one, qu
 from dkpca.linalg.rows import column_means
 
 
+class OfInnerProducts(Kernel):
+    """Inner products of features of the samples: of their columns, unless a kernel says otherwise."""
+
+    def features(self, X: Array) -> Array:
+        """F with self(X, Y) = F(X) F(Y)'."""
+        return X
+
+    def __call__(self, X: Array, Y: Array) -> Array:
+        return self.features(X) @ self.features(Y).T
+
+    def diagonal(self, X: Array) -> Array:
+        F = self.features(X)
+        return namespace(F).sum(F * F, axis=1)
+
+    def explicit_features(self, X: Array) -> Array | None:
+        return self.features(X)
+
+
 @dataclass(frozen=True)
-class Linear(Kernel):
+class Linear(OfInnerProducts):
     """Inner products add over parties, so kernel matrices add: eq. (2) of the paper.
 
     Parameters
@@ -57,24 +75,9 @@ class Linear(Kernel):
         # H (sum_j X_j X_j') H = sum_j (X_j - m_j)(X_j - m_j)': centering the columns at each party centers eq. (2).
         return mean if self.centered else xp.zeros_like(mean)
 
-    def __call__(self, X: Array, Y: Array) -> Array:
-        return X @ Y.T
-
-    def partial(self, X: Array, Y: Array) -> Array:
-        return X @ Y.T
-
-    def finish(self, total: Array) -> Array:
-        return total
-
-    def diagonal(self, X: Array) -> Array:
-        return namespace(X).sum(X * X, axis=1)
-
     def relative_error(self, X: Array, origin: Array | None) -> float:
         measured = self.centered and origin is not None
         return super().relative_error(X, origin) + (_mean_error(X) if measured else 0.0)
-
-    def explicit_features(self, X: Array) -> Array | None:
-        return X
 
     def slopes(self, times: Callable[[Array], Array], X: Array, V: Array) -> Array:
         return 2.0 * (X.T @ V) ** 2
@@ -85,7 +88,7 @@ class Linear(Kernel):
 
 
 @dataclass(frozen=True)
-class Polynomial(Kernel):
+class Polynomial(OfInnerProducts):
     """Inner products add over parties; the center raises their sum to the power.
 
     Parameters
@@ -143,8 +146,7 @@ class Polynomial(Kernel):
         return self.finish(X @ Y.T) if self.own else X @ Y.T
 
     def diagonal(self, X: Array) -> Array:
-        squared = namespace(X).sum(X * X, axis=1)
-        return self.finish(squared) if self.own else squared
+        return self.finish(super().diagonal(X)) if self.own else super().diagonal(X)
 
     def scale_by_column(self, X: Array) -> Array:
         """Mean square of each column: gamma="scale" is 1 / mean squared norm of the joined table's rows."""
@@ -185,7 +187,7 @@ class Polynomial(Kernel):
 
 
 @dataclass(frozen=True)
-class CosineKernel(Kernel):
+class CosineKernel(OfInnerProducts):
     """Inner products and squared lengths add over parties; the center divides one by the other.
 
     Parameters
@@ -209,12 +211,8 @@ class CosineKernel(Kernel):
     def law(self) -> Law | None:
         return None if self.own else COSINE
 
-    def __call__(self, X: Array, Y: Array) -> Array:
-        return _unit(X) @ _unit(Y).T if self.own else X @ Y.T
-
-    def diagonal(self, X: Array) -> Array:
-        X = _unit(X) if self.own else X
-        return namespace(X).sum(X * X, axis=1)
+    def features(self, X: Array) -> Array:
+        return _unit(X) if self.own else X
 
     def relative_error(self, X: Array, origin: Array | None) -> float:
         return super().relative_error(X, origin) * (3 if self.own else 1)  # the lengths are rounded too
@@ -233,9 +231,6 @@ class CosineKernel(Kernel):
         np.divide(4.0 * share * (lengths + reach), lengths, out=off, where=lengths > 0.0)
         spread = float(np.linalg.norm(np.minimum(off, 2.0)) * np.sqrt(len(lengths)))
         return 2.0 * spread / int(np.count_nonzero(lengths))
-
-    def explicit_features(self, X: Array) -> Array | None:
-        return _unit(X) if self.own else X
 
     def alone(self) -> "CosineKernel":
         return replace(self, own=True)
@@ -275,12 +270,6 @@ class AdditiveChiSquared(Kernel):
 
     def diagonal(self, X: Array) -> Array:
         return 2.0 * namespace(X).sum(X, axis=1)
-
-    def partial(self, X: Array, Y: Array) -> Array:
-        return self(X, Y)
-
-    def finish(self, total: Array) -> Array:
-        return total
 
 
 def _mean_error(X: Array) -> float:
