@@ -22,7 +22,6 @@ from dkpca.linalg.arrays import (
     or_one,
     power_of_four,
     sent_to,
-    solver_error,
     to_numpy,
     unit,
 )
@@ -38,8 +37,6 @@ from dkpca.linalg.rows import (
     distinct_rows,
     kept,
     moments,
-    on_workers,
-    one_blas_thread,
     over,
     pick,
     slices,
@@ -53,7 +50,6 @@ PLAIN_DIGITS = 18  # bits a number for a matrix that is no factor
 EXPONENT = np.dtype("<i2")  # of a step; sent as bytes, so that older releases get as far as the version
 EXPONENTS = 1000  # powers of two beyond it, or below its negative, are no steps of ours
 CHECKED = 2**16  # rows of a matrix that are looked at together
-FEW_ROWS = 3  # per column of a factor, at most: then an eigensolver of n x n is faster than one of twice the rank
 CUT_PER_STEP = 1 / 3  # a column vanishes when its numbers are smaller than this share of its step
 
 
@@ -239,18 +235,6 @@ def norms_by_squares(square: np.ndarray[Any, Any], n: int, reference: Array) -> 
     return largest * (1.0 + slack), nuclear
 
 
-def _norms_of_few_rows(A: np.ndarray[Any, Any], R: np.ndarray[Any, Any], one: float) -> tuple[float, float]:
-    """Spectral and nuclear norm of (A + R)(A + R)' - A A', which is smaller than [A R]'[A R]; `one` is a rounding."""
-    # A R' + R A' + R R' = H + H' with H = (A + R/2) R': sums of `rank` products, and an eigensolver.
-    with one_blas_thread():
-        half = (A + 0.5 * R) @ R.T
-        values = np.abs(np.linalg.eigvalsh(half + half.T))
-    length = float(np.linalg.norm(R))
-    rounded = 2.0 * growth(A.shape[1]) * one * (float(np.linalg.norm(A)) + length) * length
-    rounded += solver_error(len(A), float(values.max()), A)
-    return float(values.max()) + rounded, float(values.sum()) + len(A) * rounded
-
-
 def _root(S: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return some L with L L' = S for a semidefinite matrix."""
     try:
@@ -427,10 +411,6 @@ def rounding_norms(
     bounds = (2.0 * lengths + moved) * moved * (1.0 + 4.0 * growth(n) * unit(reference)) * size * size
     if bounds[0] <= enough[0] and bounds[1] <= enough[1]:
         return float(bounds[0]), float(bounds[1])
-    if FEW_ROWS * rank >= n and not on_workers(A):
-        before, after = (to_numpy(whole(x)).astype(float) / size for x in (A, Tall(sent, dtype)))
-        spectral, nuclear = _norms_of_few_rows(before, after - before, unit(reference))
-        return spectral * size * size, nuclear * size * size
     # [A R]'[A R] in one pass over both: the norms of B B' - A A' follow from it.
     start = xp.zeros(2 * rank, dtype=reference.dtype, device=arrays.device(reference))
     spectral, nuclear = norms_by_squares(
