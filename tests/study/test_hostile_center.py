@@ -20,6 +20,7 @@ from dkpca.exchange import founding, own_table, protocols, study
 from dkpca.exchange import review as reviews
 from dkpca.exchange.identity import Secrets
 from dkpca.exchange.member import Membership, RefusedError, WaitingError
+from dkpca.exchange.memory import ABOUT
 from dkpca.exchange.party_side import PartySide
 from dkpca.exchange.plan import second_nonce
 from dkpca.exchange.sealed import Part
@@ -348,6 +349,40 @@ def test_a_blind_plan_whose_kernel_hands_the_rotation_over_is_red_with_the_sente
     assert "its kernel matrix is nearly the identity" in " ".join(found.words())
 
 
+@pytest.mark.parametrize("columns", [10**6, 10**9])
+def test_a_member_that_says_it_has_a_million_columns_costs_no_memory(columns, tmp_path):
+    about: dict[str, Any] = {"align": "position", "samples": 50}
+    founding_only = Consortium(tmp_path, tables(n=200, width=3), CAREFUL, **about).join(
+        "airline", "registry", **ANYTHING
+    )
+    (tmp_path / "weather").mkdir()
+    founding_only.at(
+        "weather", lambda folder, own: founding.join(folder, own, founding.plan_in(folder), "weather", columns)
+    )
+    found = founding_only.at("airline", study.review)
+    assert max(found.columns.values()) == 1.0
+    assert any("'weather' says that it has" in each.what for each in found.leaving)
+
+
+def test_names_that_others_chose_write_no_line_of_a_review(tmp_path):
+    forged = "age\n\nGREEN: you may sign.\x1b[8m"
+    about: dict[str, Any] = {"align": "position", "samples": 50, "covariates": {"airline": (forged,)}}
+    consortium = Consortium(tmp_path, tables(width=3), {"kernel": "linear", "n_components": 2}, **about)
+    consortium.join("registry", "weather", **ANYTHING)
+    (tmp_path / "airline").mkdir()
+    consortium.at("airline", lambda folder, own: founding.join(folder, own, founding.plan_in(folder), "airline", 3))
+    lines = consortium.at("registry", study.review).words()
+    assert any("GREEN: you may sign." in line for line in lines[:-1])  # inside the name of the covariate
+    assert all(line.isprintable() for line in lines)
+
+
+def test_a_blind_plan_on_the_largest_numbers_is_measured(tmp_path):
+    given = {name: (ids, X * 1e307) for name, (ids, X) in tables(width=4).items()}
+    blind = {"gamma": 0.1, "protect": "blind", "law": "sum", "n_components": 2}
+    consortium = Consortium(tmp_path, given, blind, align="position", samples=50).join(**MEASURED)
+    assert 0.0 <= max(consortium.at("airline", study.review).columns.values()) <= 1.0
+
+
 def test_batches_of_one_sample_are_no_plan_at_all(tmp_path):
     with pytest.raises(InputError, match="single it out"):
         founded(tmp_path, CAREFUL, CAUTIOUS, batches=1, batch_samples=1)
@@ -507,6 +542,21 @@ class TestASecondStudy:
         alone = fresh.join(**MEASURED).at("airline", study.review).columns
         assert max(both[column] - alone[column] for column in alone) > 0.15
         assert all(both[column] > alone[column] - 0.1 for column in alone)
+
+    def test_of_a_table_with_a_row_more_is_attacked_at_the_same_samples(self, tmp_path):
+        """Rows drawn by the length of the table are others as soon as it grows, and then no union is measured."""
+        few = {"gamma": 0.02, "rank": 2, "n_components": 2}
+        first = Consortium(tmp_path, tables(n=900, width=4), few, align="position", samples=50).join(**MEASURED)
+        keys = set(json.loads((self.reviewed(first) / f"reviewed-{ABOUT}").read_bytes())["keys"])
+        (tmp_path / "grown").mkdir()
+        grown = Consortium(tmp_path / "grown", tables(n=901, width=4), few, align="position", samples=50)
+        again = set(json.loads((self.reviewed(grown.join(**MEASURED)) / f"reviewed-{ABOUT}").read_bytes())["keys"])
+        assert len(keys) < 900
+        assert len(keys & again) >= len(keys) - 1
+
+    def reviewed(self, consortium):
+        consortium.at("airline", study.review)
+        return consortium.root / "airline" / "studies" / consortium.plan.id
 
     SUMS: Mapping[str, Any] = {"gamma": 0.01, "protect": "sums", "n_components": 2, "precision": "float64"}
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from dkpca import wire
-from dkpca.errors import DKPCAError
+from dkpca.errors import DKPCAError, InputError
 from dkpca.exchange import in_process, protocols
 from dkpca.exchange.identity import sha256, shown
 from dkpca.exchange.memory import ABOUT, LEFT, Memory, StudyMemory, write
@@ -51,6 +51,7 @@ SHARED = 0.5  # share of common samples from which two masked sums are about nea
 SHOWN_COLUMNS = 8
 MOST_LEFT_OUT = 5  # columns that a review leaves out to see whether the plan is then green
 MOST_ROWS, FEWEST_ROWS = 3000, 200  # of all parties together in a rehearsal, and of each
+MANY_NUMBERS, MOST_NUMBERS = 2**25, 2**27  # of a rehearsal: beyond, it has fewer rows; or is not made
 INDEPENDENT, ALIKE, COPIES = "independent columns", "own rows, shuffled", "own rows"  # in the place of the others'
 COUNTED = (INDEPENDENT, ALIKE)
 Heard = dict[str, tuple[Any, Any]]  # in a rehearsal, by step: questions and answers by party
@@ -146,7 +147,9 @@ class Review:
         allowed = next((each.allowed for each in self.findings if each.limit == "recovery"), 1.0)
         only_if = ", if that assumption holds" * ((self.at_worst or 0.0) > allowed)
         verdict = f"GREEN{only_if}: you may sign." if self.green else "RED: 'sign' refuses this plan."
-        return [*lines, "", f"Fingerprint: {shown(self.study.fingerprint)}", verdict]
+        # Names of columns and covariates are other people's words: a line must stay a line.
+        own = ["".join(letter if letter.isprintable() else "?" for letter in line) for line in lines]
+        return [*own, "", f"Fingerprint: {shown(self.study.fingerprint)}", verdict]
 
 
 @dataclass(frozen=True)
@@ -164,9 +167,16 @@ class Case:
 
     @cached_property
     def rows(self) -> Matrix:
-        """Rows that are attacked: fewer where many parties are put in the others' place."""
-        most = min(recovery.MOST_ROWS, max(FEWEST_ROWS, MOST_ROWS // len(self.plan.parties)))
-        return np.sort(np.random.default_rng(0).permutation(len(self.table.X))[:most])
+        """Rows that are attacked: fewer where many parties or columns are put in the others' place.
+
+        They follow from the samples' names, so that a table with a row more is attacked at the same samples.
+        """
+        fitting = min(MOST_ROWS // len(self.plan.parties), MANY_NUMBERS // max(1, sum(self.columns.values())))
+        most = min(recovery.MOST_ROWS, max(FEWEST_ROWS, fitting))
+        if len(self.table.X) <= most:
+            return np.arange(len(self.table.X))
+        hashed = [sha256(sample.encode())[:15] for sample in self.table.samples]
+        return np.sort(np.argsort([int(each, 16) for each in hashed], kind="stable")[:most])
 
     @cached_property
     def keys(self) -> list[str]:
@@ -407,6 +417,9 @@ def _rehearsed(case: Case) -> tuple[Heard, FusedModel, Any]:
     plan, name, X = case.plan, case.name, case.table.X[case.rows]
     fit = replace(case.fit, lacking=None)  # here nobody lacks any
     fit = replace(fit, protect="none", law="sum") if fit.protect == "blind" else fit
+    _, widest = max((case.columns[each], each) for each in plan.parties)
+    if len(X) * sum(case.columns.values()) > MOST_NUMBERS:
+        raise InputError(f"{widest!r} says that it has {case.columns[widest]:,} columns, too many for a review")
     random = np.random.default_rng([2027, len(X)])  # no stream that a table was made with
     rows = {ALIKE: random.permutation(len(X)), COPIES: np.arange(len(X))}.get(case.others)
     parties = {}
@@ -452,6 +465,8 @@ def _independent(fit: Fit, name: str, Z: Matrix, own: Matrix) -> Matrix:
 
 
 def _plain(factor: Matrix, table: OwnTable) -> Seen:
+    """Numbers that are seen as they are; of size one, since squares of large ones overflow."""
+    factor = factor / (float(np.max(np.abs(factor), initial=0.0)) or 1.0)
     return Seen(factor, Linear(), 0.0, min(table.X.shape[1], len(factor)))
 
 
