@@ -26,6 +26,7 @@ from dkpca.exchange.plan import second_nonce
 from dkpca.exchange.sealed import Part
 from dkpca.fusion.audit import uniform_request
 from dkpca.kernels import RBF, Linear
+from dkpca.linalg.precision import Rounded
 from dkpca.messages import AuditRows, Reveal, Rows, Summary
 from dkpca.party import answers, recovery, summaries
 from dkpca.party import questions as q
@@ -381,6 +382,48 @@ def test_a_blind_plan_on_the_largest_numbers_is_measured(tmp_path):
     blind = {"gamma": 0.1, "protect": "blind", "law": "sum", "n_components": 2}
     consortium = Consortium(tmp_path, given, blind, align="position", samples=50).join(**MEASURED)
     assert 0.0 <= max(consortium.at("airline", study.review).columns.values()) <= 1.0
+
+
+def with_batch(consortium, tell):
+    """Rows of the airline that the masked sums of a batch give, after another result was told."""
+    with pytest.MonkeyPatch.context() as patched:
+        told = protocols.published
+        patched.setattr(protocols, "published", lambda model, *about, **kw: tell(model, told(model, *about, **kw)))
+        consortium.finish()
+        for name in NAMES:
+            lines = (consortium.root / f"{name}.csv").read_text().splitlines()
+            (consortium.root / name / "new").mkdir()
+            new = "\n".join([lines[0], *(f"n{line}" for line in lines[1:])])
+            (consortium.root / name / "new/1.csv").write_text(new)
+        consortium.finish()
+    return consortium.embedding("center", "batch-1")[1]
+
+
+@pytest.mark.parametrize("components", [6, 2])
+def test_a_made_up_result_gives_a_partys_share_of_new_samples_and_the_review_has_said_so(components, tmp_path):
+    """Told components have nothing of the others, but for a decoy. The careless twin signs what review calls red."""
+    given = tables(width=40) | {"airline": tables(width=5)["airline"]}
+    fit = BLIND | {"kernel": "linear", "n_components": components}
+
+    def made_up(model, told):
+        A = {name: np.asarray(summary.factor.decode(), float) for name, summary in model.summaries.items()}
+        others = np.linalg.qr(np.hstack([A["registry"], A["weather"]]))[0]
+        alone = np.linalg.qr(A["airline"] - others @ (others.T @ A["airline"]))[0]
+        return replace(told, scores=Rounded(np.hstack([alone, others[:, :1]])))
+
+    consortium = founded(tmp_path, fit, CAUTIOUS | {"batches": 1}, given, batches=1, batch_samples=50)
+    red = [finding.limit for finding in consortium.at("airline", study.review).findings if not finding.ok]
+    assert red == ["recovery"]
+    (tmp_path / "airline/limits.toml").write_text(Limits(**MEASURED).to_toml())
+    said = max(consortium.at("airline", study.review).columns.values())
+    consortium.sign()
+    if components == 2:
+        with pytest.raises(RefusedError, match="refused at step 'result': .*not in the plan"):
+            with_batch(consortium, made_up)
+        return
+    found = by_numbers(with_batch(consortium, made_up), given["airline"][1])
+    assert found > 0.95
+    assert said > found - 0.05
 
 
 def test_batches_of_one_sample_are_no_plan_at_all(tmp_path):

@@ -127,6 +127,9 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[FusedModel]:
         weights = settings.weights.values() if isinstance(settings.weights, Mapping) else (1.0,)
         planned = isinstance(settings.weights, str) or told.weight in weights
         blind = settings.protect == "blind" and bool(terms.taken_out)
+        # So would more components than the plan's, made up so that the others' shares of them are nothing.
+        wanted = settings.n_components
+        planned = planned and (not isinstance(wanted, int) or told.scores.scores.shape[1] <= wanted)
         return planned and (terms.row_means or told.scores.row_means is None) and (blind or told.slopes is None)
 
     if terms.publish or settings.protect == "blind":

@@ -359,11 +359,13 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
         yield Leaving("result: what each covariate adds to a score", owner, 8 * q * count, None)
     if plan.row_means:
         yield Leaving("row means of the fused kernel, a number for each sample", members, 8 * T, None)
-    # New samples are recovered as well as those of the fit, placed once more: by their rows, or by their scores.
+    # New samples are recovered as well as those of the fit, placed once more: by their scores, or by their rows. A
+    # blind center may tell a made-up result of which the others' shares are nothing, and the sum is this party's.
     for batch in range(plan.batches):
-        new = placed if hidden or plan.protect == "sums" else own["new/rows"].factor.decode()
+        new = placed if plan.protect == "sums" else own["new/rows"].factor.decode()
         seen_new = None if batch else _plain(np.asarray(to_numpy(new)), table)
-        yield Leaving(f"batch {batch + 1} of new samples", center, 8 * plan.batch_samples * count, seen_new)
+        what = f"batch {batch + 1} of new samples" + ", measured as if the others' shares hid nothing" * hidden
+        yield Leaving(what, center, 8 * plan.batch_samples * count, seen_new)
 
 
 def _own_part(summary: Summary, model: FusedModel, table: OwnTable) -> Leaving:
