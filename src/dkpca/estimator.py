@@ -181,7 +181,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     (300, 5)
     """
 
-    _cluster: bool = False  # whether the rows of the fit stay on the workers of a Dask cluster
+    _cluster: str | None = None  # rows of a fit on Dask collections: all on one "worker", or "rows" stayed in place
     _training: Any = None  # tables of the fit, as long as this object lives
 
     def __init__(
@@ -260,12 +260,10 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             Labels of the rows of arrays, used like an index.
         """
         settings, compute = self._settings()
-        self._cluster, self._training = False, None
+        self._cluster = self._training = None
         X = scverse.unwrapped(X)
         if _on_cluster(X):
-            if not _cluster().are_few(X, compute.timeout):
-                return self._fit_on_cluster(X, y, settings, compute, covariates, sample_ids)
-            X, y, covariates = (_cluster().gathered(each, compute.timeout) for each in (X, y, covariates))
+            return self._fit_on_cluster(X, y, settings, compute, covariates, sample_ids)
         given = self._given(X, settings, sample_ids)
         warn(given.moved)
         inputs.check_outcome(y, given.ids, given.first)
@@ -297,8 +295,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if self._cluster:
             return self.eigenvectors_ * np.sqrt(self.eigenvalues_)[None, :]
         scores = self.eigenvectors_ * namespace(self.eigenvalues_).sqrt(self.eigenvalues_)[None, :]
-        if _on_cluster(X):
-            return _cluster().in_chunks(scores, X, self.timeout)
         return self._labeled(as_precise_as(X, scores), self._ids)
 
     def transform(self, X: AnyTables, *, covariates: Any = None, sample_ids: Any = None) -> Array:
@@ -318,9 +314,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         check_fitted(self)
         self._check_covariates(covariates)
         X = scverse.unwrapped(X)
-        if _on_cluster(X):
+        if self._cluster or _on_cluster(X):
             return self._adjusted(_cluster().transform(self, X, sample_ids), covariates)
-        scores, ids, first = self._here()._placed(X, sample_ids)
+        scores, ids, first = self._placed(X, sample_ids)
         scores = self._adjusted(scores, inputs.rows_of_samples(covariates, ids, first))
         return self._labeled(as_precise_as(X, scores), ids)
 
@@ -377,8 +373,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         check_fitted(self)
         self._check_unprotected("score")
         if self._cluster or _on_cluster(X):
-            X, covariates = _cluster().gathered(X), _cluster().gathered(covariates)
-            return self._here().score(X, covariates=covariates, sample_ids=sample_ids)
+            return _cluster().on_a_worker(self, "score", X, covariates=covariates, sample_ids=sample_ids)  # type: ignore[no-any-return]
         self._check_covariates(covariates)
         given = self._given_new(X, sample_ids)
         _check_nothing_lacks(given, "score")
@@ -403,7 +398,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """
         check_fitted(self)
         self._check_unprotected("run_audit")
-        if self._cluster:
+        if self._cluster or _on_cluster(X):
             return self._audited(_cluster().audited(self, n_rows, X, sample_ids))
         settings, compute = self._settings()
         replace(settings, audit=n_rows, lacking=None)  # checks the number
@@ -416,8 +411,11 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     def _fit_on_cluster(
         self, X: AnyTables, y: object, settings: Fit, compute: Compute, covariates: Any, sample_ids: Any
     ) -> Self:
-        """Fit on Dask collections whose rows stay where they are."""
+        """Fit on Dask collections: on one worker, or chunk by chunk if there are too many rows for one."""
         cluster = _cluster()
+        if cluster.on_one_worker(X, compute.timeout):
+            self.__dict__.update(cluster.fit(self, X, y, sample_ids, covariates))
+            return self
         tables = cluster.tables_of(X, self.parties, settings, sample_ids, compute.timeout)
         here = replace(compute, n_jobs=None, device=None, timeout=None)
         with cluster.waiting(compute.timeout):
@@ -425,13 +423,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             model, states, shield = in_process.fit(tables, replace(settings, audit=None), here, covariates=known)
         states = _with_columns(model, states, cluster.columns_of(X, self.parties), settings)
         self._take_over(model, list(tables), states, {}, shield)
-        self._cluster, self._training = True, tables
+        self._cluster, self._training = "rows", tables
         return self if settings.audit is None else self.run_audit(settings.audit)
-
-    def _here(self) -> Self:
-        """Return the fit with its rows in this process, in files without a name if they were on a cluster."""
-        found: Self = _cluster().here(self) if self._cluster else self
-        return found
 
     @property
     def agreement_(self) -> Any:
@@ -537,8 +530,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         return {name: self._opened(name, table) for name, table in tables.items()}
 
     def _tables_of_fit(self, method: str, X: AnyTables, sample_ids: Any) -> Mapping[str, Any]:
-        given = _cluster().gathered(X) if _on_cluster(X) else X
-        tables = self._training if X is None else self._given(given, self._settings()[0], sample_ids).tables
+        tables = self._training if X is None else self._given(X, self._settings()[0], sample_ids).tables
         if tables is None:
             raise InputError(f"{method} needs the tables of the fit, which are not saved with it; pass them as X")
         return tables
@@ -569,7 +561,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         check_fitted(self)
         if self._shield.protect == "blind":
             raise InputError("a report of a blind fit is drawn by a party; fit with protect='none' or 'sums'")
-        fitted = self._here()
+        fitted = _cluster().here(self) if self._cluster else self
         names = {name for state in fitted._states.values() for name in state.columns or ()}
         import_module("dkpca.report.page").write_model(
             Path(path), fitted.model_, fitted.sample_ids_, labels, survival=survival, title=title, in_fit=names
@@ -585,7 +577,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             use the scores that `transform` returns.
         """
         check_fitted(self)
-        fitted = self._here()
+        fitted = _cluster().here(self) if self._cluster else self
         given = {name: value for name, value in self.get_params(deep=False).items() if value is not None}
         known = self.model_.covariates
         about = {
@@ -627,7 +619,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """
         check_fitted(self)
         if self._cluster:
-            self._here().save(path)
+            _cluster().here(self).save(path)
             return
         paths = {name: str(source.path) for name, source in self._sources.items() if isinstance(source, InFile)}
         functions = sorted(set(self._sources) - set(paths))

@@ -1,11 +1,11 @@
 """An estimator whose tables are Dask arrays or DataFrames: their rows stay on the workers, Dask arrays come out.
 
-Up to `ONE_WORKER` rows are gathered here, and the fit is one of tables in memory. Beyond, the row engine works chunk
-by chunk, and nothing with a row for each sample is ever in one place.
+Up to `ONE_WORKER` rows, one worker has all of them for a while and does what is done with tables in memory, by the
+same code. Beyond, the row engine works chunk by chunk, and nothing with a row for each sample is ever in one place.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -20,8 +20,8 @@ from dkpca.messages import check_party_name
 from dkpca.settings import Fit
 from dkpca.tables.inputs import cut, like_fit
 
-ONE_WORKER = 20_000  # rows that may be gathered
-SHARE = 16  # one part in so many of a worker's memory that the tables may take, to be gathered
+ONE_WORKER = 20_000  # rows that one worker may have all of
+SHARE = 16  # one part in so many of a worker's memory that the tables may take, to be on one worker
 MOST_TOLD = 5  # chunks of new samples about which there are warnings
 OUTSIDE = re.compile(r"(\d+) of (\d+) (new samples .* first row) (\d+)(.*)", re.DOTALL)
 # Settings that need all rows in one place, beyond `ONE_WORKER` of them: what they must be.
@@ -40,27 +40,28 @@ def collections_in(X: Any) -> dict[Any, Any]:
     return {} if others else tables
 
 
-def are_few(X: Any, timeout: float | None) -> bool:
-    """Whether the rows are so few that they may be gathered."""
+def on_one_worker(X: Any, timeout: float | None) -> bool:
+    """Whether the rows are so few that one worker may have all of them."""
     tables = list(collections_in(X).values())
     rows = sum(on_dask.chunk_sizes(tables[0], timeout))
     width = sum(table.shape[1] for table in tables)
     return rows <= ONE_WORKER and SHARE * 8 * rows * width <= on_dask.memory_of_a_worker()
 
 
-def gathered(X: Any, timeout: float | None = None) -> Any:
-    """Return Dask collections as the arrays and DataFrames that they stand for; other tables as they are."""
-    tables = collections_in(X)
-    if not tables:
-        return X
-    found = dict(zip(tables, on_dask.computed(list(tables.values()), timeout), strict=True))
-    return found.get("", found)
+def fit(estimator: Any, X: Any, y: Any, sample_ids: Any, covariates: Any = None) -> dict[str, Any]:
+    """Fit a copy of an estimator on the worker that has all rows; return its attributes."""
+    alone, first = _alone(estimator), next(iter(collections_in(X).values()))
+    sizes = on_dask.chunk_sizes(first, estimator.timeout)
 
+    def fitted() -> dict[str, Any]:
+        found = dict(vars(alone.fit(X, y, covariates=covariates, sample_ids=sample_ids)))
+        if found["_ids"] is not None:
+            found["_ids"] = _as_array(found["_ids"])  # stays on the worker, as arrays do
+        return found
 
-def in_chunks(scores: Any, X: Any, timeout: float | None) -> Any:
-    """Return scores as a Dask array, with the chunks of the first collection if no row was dropped or added."""
-    sizes = on_dask.chunk_sizes(next(iter(collections_in(X).values())), timeout)
-    return on_dask.wrapped(scores, sizes if sum(sizes) == len(scores) else [len(scores)])
+    attributes: dict[str, Any] = on_dask.on_one_worker(fitted, sum(sizes), sizes, estimator.timeout, _tell)
+    own = estimator.get_params(deep=False)
+    return {name: value for name, value in attributes.items() if name not in own} | {"_cluster": "worker"}
 
 
 def tables_of(X: Any, parties: Any, settings: Fit, sample_ids: Any, timeout: float | None) -> dict[str, Any]:
@@ -103,13 +104,15 @@ def _by_party(X: Any, parties: Any) -> dict[str, Any]:
 
 
 def transform(estimator: Any, X: Any, sample_ids: Any) -> Any:
-    """Place new samples that are Dask collections, chunk by chunk."""
+    """Place new samples: chunk by chunk, if they are Dask collections, or else on a worker."""
+    tables = collections_in(X)
+    if not tables:
+        return on_a_worker(estimator, "_placed", X, sample_ids)[0]
     if sample_ids is not None:
         raise InputError("rows of Dask collections match by position; leave sample_ids out")
-    if estimator._cluster:
+    if estimator._cluster == "rows":
         return _transform_rows(estimator, X)
-    tables = collections_in(X)
-    alone, names, single = _alone(estimator), list(tables), list(tables) == [""]
+    alone, names, single = _alone(estimator), list(tables), not isinstance(X, Mapping | list | tuple)
     chunks = on_dask.cut_alike(tables, estimator.timeout)
 
     def placed(start: int, *own: Any) -> tuple[list[Any], Any]:
@@ -118,7 +121,7 @@ def transform(estimator: Any, X: Any, sample_ids: Any) -> Any:
         return [np.asarray(scores, dtype=np.float64)], (start, told)
 
     width = len(estimator.eigenvalues_)
-    made, told = on_dask.chunks_made(placed, chunks, [width], np.float64, timeout=estimator.timeout)
+    made, told = on_dask.chunks_made(placed, chunks, [width], np.float64, gathering=True, timeout=estimator.timeout)
     _tell_of_chunks(told, sum(chunks.sizes))
     return made[0]
 
@@ -139,22 +142,51 @@ def _transform_rows(estimator: Any, X: Any) -> Any:
     return on_dask.chunks_made(of, chunks, [width], np.float64, timeout=estimator.timeout)[0][0]
 
 
+def on_a_worker(estimator: Any, method: str, *arguments: Any, **named: Any) -> Any:
+    """Call a method of a fitted estimator on a worker, with all rows that it refers to."""
+    rows = next((table for given in arguments for table in _collections(given)), None)
+    sizes = () if rows is None else on_dask.chunk_sizes(rows, estimator.timeout)
+    called = _calling(estimator, method, *arguments, **named)
+    return on_dask.on_one_worker(called, sum(sizes) or -1, sizes, estimator.timeout, _tell)
+
+
 def audited(estimator: Any, n_rows: int, X: Any, sample_ids: Any) -> Any:
-    """Return the model with the findings of an audit, which sees all rows here, in files without a name."""
-    fitted = here(estimator)
-    fitted._training = on_dask.here(estimator._training)
-    found = fitted.run_audit(n_rows, gathered(X), sample_ids=sample_ids)
-    return replace(estimator.model_, certificate=found.certificate_)
+    """Return the model with the findings of an audit, which sees all rows on a worker."""
+    called = _calling(estimator, "run_audit", n_rows, X, sample_ids=sample_ids)
+    found = on_dask.on_one_worker(lambda: called().certificate_, -1, (), estimator.timeout, _tell)
+    return replace(estimator.model_, certificate=found)
+
+
+def _calling(estimator: Any, method: str, *arguments: Any, **named: Any) -> Any:
+    alone, training = _alone(estimator), estimator._training
+
+    def called() -> Any:
+        alone._training = training
+        return getattr(_renamed(alone), method)(*arguments, **named)
+
+    return called
 
 
 def here(estimator: Any) -> Any:
     """Return the same estimator, its arrays in files without a name that were written chunk by chunk."""
-    found = on_dask.here(_alone(estimator))
-    # States name the summaries as these are named where all their rows are.
-    names = {name: wire.fingerprint(summary) for name, summary in found.model_.summaries.items()}
-    found._states = {name: replace(state, summary_id=names[name]) for name, state in found._states.items()}
+    found = _renamed(on_dask.here(_alone(estimator)))
+    found._ids = None if found._ids is None else list(found._ids)
     found.n_jobs, found.timeout = estimator.n_jobs, estimator.timeout
     return found
+
+
+def _renamed(estimator: Any) -> Any:
+    """States that name the summaries as these are named where all their rows are."""
+    if estimator._shield.protect == "none":
+        names = {name: wire.fingerprint(summary) for name, summary in estimator.model_.summaries.items()}
+        estimator._states = {name: replace(s, summary_id=names[name]) for name, s in estimator._states.items()}
+    return estimator
+
+
+def _collections(given: Any) -> list[Any]:
+    if isinstance(given, Mapping | list | tuple):
+        return list(collections_in(given).values())
+    return [given] if is_collection(given) else []
 
 
 def _alone(estimator: Any) -> Any:
@@ -162,6 +194,12 @@ def _alone(estimator: Any) -> Any:
     alone = copy(estimator)
     alone._cluster = alone.n_jobs = alone.timeout = None
     return alone
+
+
+def _tell(told: Iterable[tuple[str, type[Warning]]]) -> None:
+    """Give warnings again where the library was called."""
+    for message, category in told:
+        warn([message], category)
 
 
 def _tell_of_chunks(told: list[tuple[int, list[tuple[str, Any]]]], count: int) -> None:
@@ -174,5 +212,10 @@ def _tell_of_chunks(told: list[tuple[int, list[tuple[str, Any]]]], count: int) -
         words = f"{total} of {count} {first.group(3)} {start + int(first.group(4))}{first.group(5)}"
         warn([words], category)
     others = {message: category for _, match, message, category in found if not match}
-    for message, category in list(others.items())[:MOST_TOLD]:
-        warn([message], category)
+    _tell(list(others.items())[:MOST_TOLD])
+
+
+def _as_array(values: Any) -> np.ndarray[Any, Any]:
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array

@@ -80,7 +80,7 @@ def chunks_of(arrays: Sequence[Any]) -> Chunks:
 def _aligned(array: Any, sizes: tuple[int, ...]) -> Any:
     """Return an array as a Dask array with chunks of rows of these sizes."""
     if not is_dask_array(array):
-        return wrapped(array, sizes)
+        return _wrapped(array, sizes)
     if array.chunks[0] == sizes and array.numblocks[1:] in ((), (1,)):
         return array
     if sum(array.chunks[0]) != sum(sizes):
@@ -152,19 +152,27 @@ def _check_labels(tables: Mapping[Any, Any], timeout: float | None) -> None:
 # Work that goes to the rows
 
 
-def on_one_worker(work: Callable[[], Any], n: int, sizes: Sequence[int]) -> Any:
+def on_one_worker(
+    work: Callable[[], Any],
+    n: int,
+    sizes: Sequence[int],
+    timeout: float | None = None,
+    tell: Callable[[list[tuple[str, type[Warning]]]], None] | None = None,
+) -> Any:
     """Do work on one worker, with all rows of the Dask arrays that it refers to.
 
     What it returns with n rows, in itself or inside, comes back as Dask arrays with chunks of these sizes, everything
-    else as it is.
+    else as it is. `tell` gets the warnings of the work.
     """
     from dask import delayed, persist
 
     data, arrays = _pickled(work, is_collection)
     task = delayed(_worked, pure=False)(data, n, *arrays)
     (task,) = persist(task)  # a cluster keeps what is tall; without one, this process does
-    pickled, shapes = computed([task[0]])[0]
+    pickled, shapes, told = computed([task[0]], timeout)[0]
     slices = [slice(end - size, end) for size, end in zip(sizes, np.cumsum(sizes).tolist(), strict=True)]
+    if tell is not None:
+        tell(told)
     kept = [
         _cut([task[1][j][rows] for rows in slices], shape, dtype, sizes) for j, (shape, dtype) in enumerate(shapes)
     ]
@@ -193,15 +201,17 @@ def chunks_made(
     widths: Sequence[int],
     dtype: Any,
     *,
+    gathering: bool = False,
     timeout: float | None = None,
 ) -> tuple[list[Any], list[Any]]:
     """Return Dask arrays of the rows that `work(start, *chunks)` makes, and what else it returns, in order.
 
-    A cluster keeps the rows; without one they are made again when they are looked at.
+    A cluster keeps the rows; without one they are made again when they are looked at. If it is gathering, the work
+    may refer to Dask arrays, which each worker then has all rows of.
     """
     from dask import persist
 
-    tasks = _chunk_tasks(work, chunks)
+    tasks = _chunk_tasks(work, chunks, gathering=gathering)
     if cluster() is not None:
         tasks = list(persist(*tasks))
     others = computed([task[1] for task in tasks], timeout)
@@ -212,13 +222,13 @@ def chunks_made(
     return made, others
 
 
-def _chunk_tasks(work: Callable[..., Any], chunks: Chunks) -> list[Task]:
+def _chunk_tasks(work: Callable[..., Any], chunks: Chunks, *, gathering: bool = False) -> list[Task]:
     from dask import delayed
 
     data, taken = _pickled(work, is_collection)
-    if taken:
+    if taken and not gathering:
         raise TypeError("work on a chunk of rows refers to all rows of an array")
-    shared = delayed(_unpickled, pure=False)(data)
+    shared = delayed(_unpickled, pure=False)(data, *taken)
     starts = np.append(0, np.cumsum(chunks.sizes))[:-1].tolist()
     return [delayed(operator.call)(shared, start, *own) for start, *own in zip(starts, *chunks.blocks, strict=True)]
 
@@ -265,14 +275,13 @@ def _cut(parts: Sequence[Task], shape: tuple[int, ...], dtype: Any, sizes: Seque
     return da.concatenate(blocks, axis=0)
 
 
-def wrapped(array: Numbers, sizes: Sequence[int]) -> Any:
-    """Dask array of an array, with chunks of rows of these sizes."""
+def _wrapped(array: Numbers, sizes: Sequence[int]) -> Any:
     import dask.array as da
 
     return da.from_array(array, chunks=(tuple(sizes), *((size,) for size in array.shape[1:])))
 
 
-def _worked(data: bytes, n: int, *arrays: Numbers) -> tuple[tuple[bytes, list[Any]], list[Numbers]]:
+def _worked(data: bytes, n: int, *arrays: Numbers) -> tuple[tuple[bytes, list[Any], list[Any]], list[Numbers]]:
     """Do the work where its rows are now."""
 
     def tall(x: Any) -> bool:
@@ -280,8 +289,9 @@ def _worked(data: bytes, n: int, *arrays: Numbers) -> tuple[tuple[bytes, list[An
             return False
         return x.ndim > 1 or x.dtype.kind != "f"  # flat ones may be eigenvalues, of which n may be asked
 
-    pickled, kept = _pickled(_unpickled(data, *arrays)(), tall)
-    return (pickled, [(x.shape, x.dtype) for x in kept]), kept
+    result, told = recorded(_unpickled(data, *arrays))
+    pickled, kept = _pickled(result, tall)
+    return (pickled, [(x.shape, x.dtype) for x in kept], told), kept
 
 
 _recording = Lock()  # Python records warnings for all threads at once
