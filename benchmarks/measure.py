@@ -22,18 +22,20 @@ def seconds(work: Callable[[], object], repetitions: int = 7) -> float:
     return statistics.median(once(work) for _ in range(repetitions))
 
 
-def once(work: Callable[[], object]) -> float:
-    """Wall time of one call."""
-    start = time.perf_counter()
+def once(work: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
+    """Time of one call, by the wall clock if no other is given."""
+    start = clock()
     work()
-    return time.perf_counter() - start
+    return clock() - start
 
 
-def seconds_in_turn(works: dict[str, Callable[[], object]], rounds: int = 7) -> list[dict[str, float]]:
-    """Wall times of several pieces of work, round by round, so that a busy machine slows all of them alike."""
+def seconds_in_turn(
+    works: dict[str, Callable[[], object]], rounds: int = 7, clock: Callable[[], float] = time.perf_counter
+) -> list[dict[str, float]]:
+    """Times of several pieces of work, round by round, so that a busy machine slows all of them alike."""
     for work in works.values():
         work()
-    return [{name: once(work) for name, work in works.items()} for _ in range(rounds)]
+    return [{name: once(work, clock) for name, work in works.items()} for _ in range(rounds)]
 
 
 def median_ratio(rounds: list[dict[str, float]], above: Callable[[dict[str, float]], float], below: str) -> float:
