@@ -16,7 +16,7 @@ import pytest
 
 from dkpca import wire
 from dkpca.errors import InputError, ProtectionError
-from dkpca.exchange import founding, own_table, protocols, study
+from dkpca.exchange import center_side, founding, own_table, protocols, study
 from dkpca.exchange import review as reviews
 from dkpca.exchange.identity import Secrets
 from dkpca.exchange.member import Membership, RefusedError, WaitingError
@@ -746,6 +746,69 @@ def test_where_nobody_doubts_derived_values_the_center_singles_one_party_out(tmp
         told[false] = by_result(consortium, given["airline"][1])
     assert told[True] > CAUTIOUS["recovery"]
     assert told[True] > told[False] + 0.1
+
+
+LACKING = {"kernel": "linear", "protect": "blind", "lacking": "mean", "n_components": 2, "standardize": True}
+
+
+def tell_of_samples(monkeypatch, change):
+    """A center that tells other samples than those it found, and is not disturbed by answers that do not fit."""
+    found: Any = protocols._matched
+    received = center_side.received
+
+    def matched(*lists):
+        return {n: replace(told, **change(j, told)) for j, (n, told) in enumerate(found(*lists).items())}
+
+    def alike(member, step, *about):
+        answers = received(member, step, *about)
+        first = next(iter(answers.values()))
+        return (
+            {n: replace(each, samples=first.samples) for n, each in answers.items()} if step == "shape" else answers
+        )
+
+    monkeypatch.setattr(protocols, "_matched", matched)
+    monkeypatch.setattr(center_side, "received", alike)
+
+
+def one_in_common(party, told):
+    """Places among which the second party meets the first one in its seventh sample only, and the third in none."""
+    places = np.arange(told.length) + party * told.length
+    places[7] = 7 if party == 1 else places[7]
+    return {"places": q.packed_numbers(places), "n_samples": 3 * told.length}
+
+
+@pytest.mark.parametrize("align", ["tokens", "psi"])
+def test_places_of_common_samples_on_which_parties_differ_are_noticed(align, tmp_path, monkeypatch):
+    consortium = founded(tmp_path, LACKING, ANYTHING, tables(60, 5), align=align).sign()
+    tell_of_samples(monkeypatch, one_in_common)
+    with pytest.raises(RefusedError, match="registry refused at step 'go': .*not in the plan"):
+        consortium.finish()
+    assert not list((tmp_path / "shared").glob("*/summary"))
+
+
+def test_where_nobody_doubts_the_places_two_rotated_factors_give_the_scores_of_one_sample(tmp_path, monkeypatch):
+    """The careless twin: a digest of the common ids only. The product of two factors is one row of each."""
+    monkeypatch.setattr(answers.Party, "common_digest", lambda self, *_: "ab" * 32)
+    consortium = founded(tmp_path, LACKING, ANYTHING, tables(60, 5), align="tokens").sign()
+    tell_of_samples(monkeypatch, one_in_common)
+    consortium.finish()
+    B = [received(consortium, name, "summary", Summary).factor.decode() for name in NAMES[:2]]
+    left, size, _ = np.linalg.svd(B[0].T @ B[1])
+    assert size[1] < 1e-5 * size[0]
+    found = np.abs(np.linalg.svd(B[0])[2] @ left[:, 0])
+    X = consortium.tables["airline"][1]
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    scores = np.abs(Z @ np.linalg.svd(Z)[2].T) / np.linalg.norm(Z, axis=1)[:, None]
+    assert np.min(np.abs(scores - found).max(axis=1)) < 1e-4
+
+
+@pytest.mark.parametrize("positions", [[0] * 50, [10**6] * 50])
+def test_common_samples_are_entries_of_the_list_each_once(positions, tmp_path, monkeypatch):
+    consortium = founded(tmp_path, LACKING, ANYTHING, tables(60, 5), align="tokens").sign()
+    tell_of_samples(monkeypatch, lambda *told: {"common": q.packed_numbers(positions)})
+    with pytest.raises(RefusedError, match="airline refused at step 'matched': the lists of sample ids"):
+        consortium.finish()
+    assert not list((tmp_path / "shared").glob("*/shape"))
 
 
 def test_another_question_in_the_place_of_one_is_refused(before_go, tmp_path):

@@ -33,7 +33,7 @@ class Union:
 
     n_samples: int  # that at least one party has
     places: Any  # (n_own,): of the own samples, in their order
-    shared: tuple[int, ...] = ()  # own rows that all parties have, in the order of all
+    shared: Mapping[int, int] = field(default_factory=dict)  # places of own rows that all parties have, in one order
 
     def padded(self, A: Any, row: Any) -> Any:
         """Return a matrix of the own samples with a row in the place of each sample that this party lacks."""
@@ -113,10 +113,10 @@ class Party:
         return ids if ids is None or order is None else [ids[row] for row in order]
 
     def common_digest(self, n_samples: int, batch: str = "") -> str:
-        """Fingerprint of the samples that all parties have; of its own, where nobody lacks any."""
+        """Fingerprint of the samples that all have and of their places; of its own, where nobody lacks any."""
         ids = self.all_ids(batch)
         if ids is not None and batch in self.union:
-            return messages.digest([ids[row] for row in self.union[batch].shared])
+            return messages.digest([f"{place} {ids[row]}" for row, place in self.union[batch].shared.items()])
         own = self.sample_ids(batch)
         return messages.row_number_digest(n_samples) if own is None else messages.digest(own)
 
@@ -203,7 +203,9 @@ def _matched(party: Party, question: q.MatchedGiven) -> messages.Told:
         raise ProtectionError(f"party {party.name!r}: a place of its samples is beyond all samples")
     by_place = np.argsort(places, kind="stable")
     party.order[batch] = rows_at(by_place.tolist())
-    party.union[batch] = Union(question.n_samples, places[by_place], tuple(shared))
+    party.union[batch] = Union(
+        question.n_samples, places[by_place], dict(zip(shared, places[common].tolist(), strict=True))
+    )
     return messages.Told(party.name)
 
 
