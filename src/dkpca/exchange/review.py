@@ -37,7 +37,7 @@ from dkpca.messages import Go, Reveal, Shape, Summary
 from dkpca.party import recovery
 from dkpca.party.answers import Party
 from dkpca.party.limits import PRECISIONS, Limits
-from dkpca.party.questions import Derived, SumsWanted
+from dkpca.party.questions import Derived, SummaryWanted, SumsWanted
 from dkpca.party.recovery import Matrix, Seen
 from dkpca.protection import quantities
 from dkpca.rank import Recovery
@@ -54,6 +54,7 @@ MOST_ROWS, FEWEST_ROWS = 3000, 200  # of all parties together in a rehearsal, an
 MANY_NUMBERS, MOST_NUMBERS = 2**25, 2**27  # of a rehearsal: beyond, it has fewer rows; or is not made
 INDEPENDENT, ALIKE, COPIES = "independent columns", "own rows, shuffled", "own rows"  # in the place of the others'
 COUNTED = (INDEPENDENT, ALIKE)
+TURNED = "turned"  # arrays of a study that another one may undo the rotation of
 Heard = dict[str, tuple[Any, Any]]  # in a rehearsal, by step: questions and answers by party
 
 
@@ -66,6 +67,7 @@ class Leaving:
     bytes: int
     seen: Seen | None  # None: nothing without the other parties' help
     rank: int = 0
+    beside: Seen | None = None  # seen in it beside another study of these samples, which may undo a rotation
 
 
 @dataclass(frozen=True)
@@ -190,8 +192,18 @@ class Case:
         found = []
         for kept in _signed(self.memory, self.plan.id).values():
             with np.load(kept.path / LEFT, allow_pickle=False) as arrays:
-                found.append((json.loads(kept.kept(ABOUT) or b""), dict(arrays)))
+                about, left = json.loads(kept.kept(ABOUT) or b""), dict(arrays)
+            if about["protect"] == "blind" and not any(name.startswith(TURNED) for name in left):
+                about["columns"] = dict.fromkeys(about["columns"], 1.0)  # of an earlier version: not known
+            found.append((about, left))
         return found
+
+    @cached_property
+    def undone_by(self) -> str:
+        """What may give the rotation of a blind fit away: columns, or another study of some of these samples."""
+        known = sorted(set(self.limits.public) & set(self.plan.parties) - {self.name})
+        again = any(set(self.table.samples).intersection(about["keys"]) for about, _ in self.before)
+        return f"the columns of {', '.join(known)}" if known else "another study of these samples" * again
 
 
 def review(case: Case, study: Study) -> Review:
@@ -216,6 +228,8 @@ def keep(memory: StudyMemory, found: Review, case: Case) -> None:
     about = {"parties": plan.parties, "protect": plan.protect, "keys": case.keys, "columns": dict(found.columns)}
     about["roster"] = _roster(found.study)
     arrays: dict[str, Any] = {f"factor{number}": factor.astype(np.float32) for number, factor in enumerate(factors)}
+    turned = [each.beside.factor for each in found.leaving if each.beside is not None]
+    arrays |= {f"{TURNED}{number}": factor.astype(np.float32) for number, factor in enumerate(turned)}
     memory.replace(f"reviewed-{ABOUT}", json.dumps(about).encode())
     write(memory.path / f"reviewed-{LEFT}", lambda file: np.savez(file, **arrays))
 
@@ -330,20 +344,7 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
     if plan.protect == "sums":
         yield from _sums(case, heard, model)
     else:
-        summary, asked = own["summary"], heard["summary"][0][name]
-        blind, known = plan.protect == "blind", sorted(set(case.limits.public) & set(plan.parties) - {name})
-        alone = Party(name, lambda _: table.X, (name,), "review", b"")
-        if len(rows) < T and (known or not blind):  # the message itself is made of the whole table
-            summary = alone.answer(asked)
-        # The rotated message itself, which is refused where the kernel would hand the rotation over.
-        sent = alone.answer(replace(asked, blind=True)) if blind and is_known else summary
-        what = f"{'rotated factor' if blind else 'summary'} of rank {sent.rank}"
-        if blind:
-            what += f", whose rotation the columns of {', '.join(known)} give away" * bool(known)
-            what += ", whose rows are mixtures of all samples" * (not known)
-        # With another party's columns and known rows a center undoes the rotation (experiments/public_columns.py).
-        shown_rows = None if blind and not known else recovery.seen_in(summary, rows)
-        yield Leaving(what, center, wire.size(sent), shown_rows, rank=0 if blind else sent.rank)
+        yield _summary(case, own["summary"], heard["summary"][0][name], is_known=is_known)
     if "audit" in own:
         true = np.asarray(own["audit"].rows.decode())
         what = f"{len(true)} true rows for an audit"
@@ -366,6 +367,27 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
         seen_new = None if batch else _plain(np.asarray(to_numpy(new)), table)
         what = f"batch {batch + 1} of new samples" + ", measured as if the others' shares hid nothing" * hidden
         yield Leaving(what, center, 8 * plan.batch_samples * count, seen_new)
+
+
+def _summary(case: Case, summary: Summary, asked: SummaryWanted, *, is_known: bool) -> Leaving:
+    """What a party sends in the open or to a blind center; its summary is given as the rehearsal made it."""
+    table, rows, T = case.table, case.rows, len(case.table.X)
+    blind, undone_by = case.plan.protect == "blind", case.undone_by
+    alone = Party(case.name, lambda _: table.X, (case.name,), "review", b"")
+    if len(rows) < T and (undone_by or not blind):  # the message itself is made of the whole table
+        summary = alone.answer(asked)
+    # The rotated message itself, which is refused where the kernel would hand the rotation over.
+    sent = alone.answer(replace(asked, blind=True)) if blind and is_known else summary
+    what = f"{'rotated factor' if blind else 'summary'} of rank {sent.rank}"
+    if blind:
+        what += f", whose rotation {undone_by} may give away" * bool(undone_by)
+        what += ", whose rows are mixtures of all samples" * (not undone_by)
+    # With another party's columns and known rows a center undoes the rotation (experiments/public_columns.py), or
+    # with the eigenvectors of a joint matrix that another study told.
+    shown = recovery.seen_in(summary, rows if summary.n_samples == T else np.arange(len(rows)))
+    beside = _plain(shown.factor, table) if blind else None
+    seen_now = None if blind and not undone_by else shown
+    return Leaving(what, case.plan.center, wire.size(sent), seen_now, 0 if blind else sent.rank, beside)
 
 
 def _own_part(summary: Summary, model: FusedModel, table: OwnTable) -> Leaving:
