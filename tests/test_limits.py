@@ -83,6 +83,7 @@ def test_a_rule_is_held_to_the_largest_recovery():
         ("known_rows", 0, "write a whole number"),
         ("studies", -1, "write a whole number, 0 for none"),
         ("public", [1], "write a list of parties"),
+        ("covariates", [1], "write a list of columns"),
     ],
 )
 def test_a_limit_that_cannot_be_kept_is_refused_with_an_example(key, value, words):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dkpca import DKPCA, subspace_error
+from dkpca import DKPCA, subspace_error, wire
 from dkpca.errors import FusionError, InputError
 from dkpca.exchange import study
 from dkpca.exchange.member import RefusedError
@@ -14,7 +14,7 @@ from dkpca.linalg.precision import Rounded
 from dkpca.messages import CovariateRows
 from dkpca.party.questions import CovariatesWanted
 from testkit.program import in_process
-from testkit.studies import ANYTHING, Consortium
+from testkit.studies import ANYTHING, PARTIES, Consortium
 from tests.study.test_a_study import EVERY_PROTECTION, MODES, tables
 
 TAKEN = {"registry": ("registry0",)}
@@ -87,11 +87,51 @@ def test_review_says_what_the_center_will_see_and_to_whom_it_belongs(tmp_path):
     assert any("covariates registry0, of every sample, in the clear to center" in line for line in owner.words())
     assert not any("in the clear" in each.what for each in other.leaving)
     assert "  taken out of the components: registry0 of registry" in other.words()
-    assert set(owner.columns) == {"registry1", "registry2", "registry3"}
+    assert set(owner.columns) == {"registry0", "registry1", "registry2", "registry3"}
+    assert owner.columns["registry0"] == 1.0
     (tmp_path / "b").mkdir()
     blind = Consortium(tmp_path / "b", tables(), MODES["blind"], align="position", samples=10, covariates=TAKEN)
     said = blind.join(**ANYTHING).at("registry", study.review).words()
     assert any("covariates registry0, rotated with the samples" in line for line in said)
+
+
+FIT = {"kernel": "rbf", "gamma": 0.02, "n_components": 2, "rank": 1, "standardize": True}
+MANY = tuple(f"registry{column}" for column in range(20))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("taken", [MANY, MANY[:1]])
+def test_columns_are_sent_in_the_clear_only_if_their_owner_lists_them(taken, tmp_path):
+    """A plan that takes for covariates what it wants to read. The careless twin lists whatever is asked for."""
+    random = np.random.default_rng(4)
+    given = {name: ([f"s{i}" for i in range(120)], random.normal(size=(120, 25))) for name in PARTIES}
+    consortium = Consortium(tmp_path, given, FIT, align="position", samples=50, covariates={"registry": taken})
+    found = consortium.join().at("registry", study.review)
+    assert [finding.limit for finding in found.findings if not finding.ok] == ["covariates"]
+    assert {name for name, value in found.columns.items() if value == 1.0} == set(taken)
+    said = "If center may read these columns, list them under covariates in limits.toml; they are not hidden."
+    assert said in found.words()
+    consortium.join("registry", covariates=taken[1:])
+    assert not consortium.at("registry", study.review).green
+    consortium.join("registry", covariates=taken)
+    assert consortium.at("registry", study.review).green
+    consortium.sign().finish()
+    (path,) = (tmp_path / "center/studies").glob("*/opened/registry.covariates.center")
+    message = wire.decode(path.read_bytes())
+    assert isinstance(message, CovariateRows)
+    A = np.column_stack([np.ones(120), np.asarray(message.rows.decode())])
+    X = given["registry"][1][:, : len(taken)]
+    np.testing.assert_allclose(A[30:] @ np.linalg.lstsq(A[:30], X[:30], rcond=None)[0], X[30:], atol=1e-3)
+
+
+@pytest.mark.parametrize(("batches", "red"), [(0, False), (1, True)])
+def test_covariates_of_a_blind_fit_are_hidden_but_those_of_new_samples_are_not(batches, red, tmp_path):
+    about: dict[str, Any] = {"align": "position", "samples": 10, "covariates": TAKEN}
+    about |= {"batches": batches, "batch_samples": 10 * batches}
+    consortium = Consortium(tmp_path, tables(), MODES["blind"], **about).join(**ANYTHING | {"recovery": 0.99})
+    found = consortium.at("registry", study.review)
+    assert ("covariates" in [finding.limit for finding in found.findings if not finding.ok]) == red
+    assert ("registry0" in found.columns) == red
 
 
 def test_covariates_that_single_samples_out_are_not_shown_to_a_blind_center(tmp_path):

@@ -132,6 +132,9 @@ class Review:
             word = "green" if finding.ok else "RED  "
             source = f"{finding.file}:" if finding.file else "must be"
             lines.append(f"{word} {finding.limit}: {finding.asked} ({source} {finding.allowed})")
+        if any(finding.limit == "covariates" and not finding.ok for finding in self.findings):
+            may = f"If {plan.center} may read these columns, list them under covariates in limits.toml"
+            lines.append(f"{may}; they are not hidden.")
         if self.leaving and plan.protect == "blind":
             public = ", ".join(self.public) or "none"
             lines.append(
@@ -205,6 +208,13 @@ class Case:
         again = any(set(self.table.samples).intersection(about["keys"]) for about, _ in self.before)
         return f"the columns of {', '.join(known)}" if known else "another study of these samples" * again
 
+    @property
+    def in_the_clear(self) -> list[str]:
+        """Covariates that the center reads, or may come to read, sample by sample; as the table names them."""
+        # The rotation hides them; but a made-up result has a blind center's choice of slopes for new samples.
+        hidden = self.plan.protect == "blind" and not self.undone_by and not self.plan.batches
+        return [] if hidden else [*self.table.covariates]
+
 
 def review(case: Case, study: Study) -> Review:
     """Measure a study against a party's limits; nothing leaves. With other columns than it joined with it is red."""
@@ -219,7 +229,8 @@ def review(case: Case, study: Study) -> Review:
         nearest = here and f"{here}, once {study.plan.center} has written it as the next plan and you have joined it"
     hidden = case.plan.protect != "none"
     at_worst = max(_worst(case, COPIES)[0].values(), default=0.0) if hidden else None
-    return Review(study, leaving, worst, findings, nearest, case.limits.public, at_worst)
+    columns = worst | dict.fromkeys(case.in_the_clear, 1.0)
+    return Review(study, leaving, columns, findings, nearest, case.limits.public, at_worst)
 
 
 def keep(memory: StudyMemory, found: Review, case: Case) -> None:
@@ -330,9 +341,10 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
             covariates.check_blind()
         how = "rotated with the samples" if plan.protect == "blind" else f"of every sample, in the clear to {center}"
         what = f"covariates {', '.join(plan.covariates[name])}, {how}"
-        seen = None if plan.protect == "blind" else _plain(Q[rows], table)
+        seen = _plain(Q[rows], table)
         n_new = 0 if plan.protect == "blind" else plan.batches * plan.batch_samples  # else in the scores of new ones
-        yield Leaving(what, center, 8 * Q.shape[1] * (T + n_new), seen)
+        beside = seen if plan.protect == "blind" else None
+        yield Leaving(what, center, 8 * Q.shape[1] * (T + n_new), seen if case.in_the_clear else None, 0, beside)
     if fit.family_of(name).columns_are == "samples":
         what = f"{UNMEASURED}: a precomputed kernel"
         yield Leaving(what, center, 8 * T * T, _plain(np.asarray(table.X[rows]), table))
@@ -511,7 +523,9 @@ def _findings(case: Case, leaving: Sequence[Leaving], worst: float, roster: Mapp
     plan, fit, limits, table = case.plan, case.fit, case.limits, case.table
     rank = max((each.rank for each in leaving), default=0)
     before = [about for about, _ in case.before]
-    keys, now = set(table.samples), (roster, sorted(table.columns))
+    keys, now = set(table.samples), (roster, sorted([*table.columns, *case.in_the_clear]))
+    sent = plan.covariates.get(case.name, ()) if case.in_the_clear else ()
+    willing = limits.recovery >= 1.0 or set(sent) <= set(limits.covariates)
     hidden = [about for about in before if "none" not in (plan.protect, about["protect"])]
     others = [about for about in hidden if (about.get("roster"), sorted(about["columns"])) != now]
     masked = [about for about in others if len(keys & set(about["keys"])) >= SHARED * len(about["keys"])]
@@ -524,6 +538,7 @@ def _findings(case: Case, leaving: Sequence[Leaving], worst: float, roster: Mapp
         Finding("audit_rows", limits.audit_rows, fit.audit or 0, (fit.audit or 0) <= limits.audit_rows),
         Finding("batches", limits.batches, plan.batches, plan.batches <= limits.batches),
         Finding("protect", ", ".join(limits.protect), plan.protect, plan.protect in limits.protect),
+        Finding("covariates", ", ".join(limits.covariates) or "none", ", ".join(sent) or "none", willing),
         Finding("studies", limits.studies, len(before) + 1, len(before) + 1 <= limits.studies),
         Finding("masked sums of the same samples with other parties or columns", 0, len(masked), not masked, file=""),
     )

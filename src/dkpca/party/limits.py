@@ -68,6 +68,8 @@ class Limits:
         sent before, byte for byte, may be sent again.
     public : tuple of str, default=()
         Parties whose columns the center may have; a blind fit then hides nothing.
+    covariates : tuple of str, default=()
+        Columns of this table that a study may send in the clear as covariates. With `recovery=1`, any.
 
     Examples
     --------
@@ -110,6 +112,12 @@ class Limits:
         _are_texts,
         "a list of parties",
         "Parties whose columns the center may already have (a public register); a blind fit then hides nothing.",
+    )
+    covariates: tuple[str, ...] = _limit(
+        (),
+        _are_texts,
+        "a list of columns",
+        "Columns of this table that may be sent in the clear as covariates (batch, site).",
     )
 
     def __post_init__(self) -> None:
