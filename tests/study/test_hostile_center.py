@@ -27,7 +27,7 @@ from dkpca.exchange.sealed import Part
 from dkpca.fusion.audit import uniform_request
 from dkpca.kernels import RBF, Linear
 from dkpca.linalg.precision import Rounded
-from dkpca.messages import AuditRows, Reveal, Rows, Summary
+from dkpca.messages import AuditRows, Reveal, Rows, Statistics, Summary
 from dkpca.party import answers, recovery, summaries
 from dkpca.party import questions as q
 from dkpca.party.limits import Limits
@@ -807,10 +807,10 @@ def tell_of_samples(monkeypatch, change):
 
     def alike(member, step, *about):
         answers = received(member, step, *about)
+        if step != "shape":
+            return answers
         first = next(iter(answers.values()))
-        return (
-            {n: replace(each, samples=first.samples) for n, each in answers.items()} if step == "shape" else answers
-        )
+        return {n: replace(first, party=n, n_samples=max(first.n_samples, 60)) for n in answers}
 
     monkeypatch.setattr(protocols, "_matched", matched)
     monkeypatch.setattr(center_side, "received", alike)
@@ -855,6 +855,28 @@ def test_common_samples_are_entries_of_the_list_each_once(positions, tmp_path, m
     with pytest.raises(RefusedError, match="airline refused at step 'matched': the lists of sample ids"):
         consortium.finish()
     assert not list((tmp_path / "shared").glob("*/shape"))
+
+
+@pytest.mark.parametrize("limits", [CAUTIOUS | {"recovery": 1.0}, ANYTHING])
+def test_two_common_samples_do_not_give_their_distance_away(limits, tmp_path, monkeypatch):
+    """Parties answer with a mean distance before `go`. The careless twin leaves out the check of the limits."""
+    two = {"common": q.packed_numbers([0, 1]), "n_samples": 2}
+    consortium = founded(tmp_path, OPEN | {"rank": 1}, limits, tables(60, 5), align="tokens")
+    assert "mean distance between your samples" in "\n".join(consortium.at("airline", study.review).words())
+    consortium.sign()
+    tell_of_samples(monkeypatch, lambda *told: two)
+    if limits is ANYTHING:
+        monkeypatch.setattr(PartySide, "_too_few", lambda self: ("", ""))
+        for name in (*NAMES, "center") * 3:
+            with contextlib.suppress(WaitingError, RefusedError):
+                consortium.run(name)
+        X = consortium.tables["airline"][1]
+        told = received(consortium, "airline", "statistics", Statistics).mean_squared_distance
+        assert np.isclose(((X[:, None] - X[None]) ** 2).sum(axis=2), told, rtol=1e-9).sum() == 2  # one pair
+        return
+    with pytest.raises(RefusedError, match="airline refused at step 'shape': too few samples"):
+        consortium.finish()
+    assert not list((tmp_path / "shared").glob("*/statistics"))
 
 
 def test_another_question_in_the_place_of_one_is_refused(before_go, tmp_path):

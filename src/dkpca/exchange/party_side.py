@@ -62,7 +62,7 @@ class PartySide:
         self._weight = 1.0  # of this party's matrix, as the result says
         self._told = ""  # digest of the fit's result as this party was told it
         self.names: tuple[str, ...] = self.plan.parties
-        self.terms = replace(terms_of(member), fewest_samples=2)  # too few are refused at `go`
+        self.terms = replace(terms_of(member), fewest_samples=2)  # too few are refused by `_too_few`
         self.party = Party(
             member.name,
             lambda columns_are: self.table.X,
@@ -161,10 +161,14 @@ class PartySide:
             if batch and len(self.party.order[batch]) < self.plan.batch_samples:
                 self.member.refuse(ask.step, "samples")
             return {}
-        if isinstance(question, q.GoWanted) and self.member.sent("go", q.digest(question)) is None:
-            reason, detail = self._doubt(question.derived)
-            if reason:
-                self.member.refuse("go", reason, detail)
+        reason, detail = "", ""
+        if self.member.sent(file_of(ask.step), q.digest(question)) is None:
+            if isinstance(question, q.GoWanted):
+                reason, detail = self._doubt(question.derived)
+            elif isinstance(question, q.ShapeWanted) and not question.batch:  # before any number about the samples
+                reason, detail = self._too_few()
+        if reason:
+            self.member.refuse(ask.step, reason, detail)
         self._answer(ask, question)
         if ask.readers == CENTER:
             return {self.member.name: self.party.answer(question)} if isinstance(question, q.ShapeWanted) else {}
@@ -236,13 +240,11 @@ class PartySide:
         """Why this party will not go on with these derived values, and what only it may read; empty: it will."""
         order, union = self.party.order.get(""), self.party.union.get("")
         n_own = len(self.table.X if order is None else order)
-        n, n_common = (n_own, n_own) if union is None else (union.n_samples, len(union.shared))
+        n = n_own if union is None else union.n_samples
         blind = self.fit.protect == "blind"
         samples = self.party.rotation(n).hidden_digest if blind else self.party.common_digest(n)
         if (derived.n_samples, derived.samples, dict(derived.columns)) != (n, samples, dict(self.terms.columns)):
             return "question", ""
-        if n_common < max(self.plan.samples, self.limits.samples):
-            return "samples", f"{n_common:,} here; do all parties write ids alike? See id_normalize in party.toml"
         expected = self._kernels(derived)
         if expected is None:
             return "gamma", ""
@@ -257,6 +259,14 @@ class PartySide:
             return "", ""
         told = f"recovery {worst:.2f} on the samples that all have, and limits.toml allows {self.limits.recovery:g}"
         return "limits", f"{told}; review measured all samples of this table"
+
+    def _too_few(self) -> tuple[str, str]:
+        """Why this party will not go on with the samples that all have; empty: there are enough of them."""
+        union = self.party.union.get("")
+        n_common = len(self.party.order.get("", self.table.X) if union is None else union.shared)
+        if n_common >= max(self.plan.samples, self.limits.samples):
+            return "", ""
+        return "samples", f"{n_common:,} here; do all parties write ids alike? See id_normalize in party.toml"
 
     def _kernels(self, derived: q.Derived) -> dict[str, Kernel] | None:
         """Kernels that follow from the plan with the widths told; None if a width is outside the plan's bounds."""

@@ -33,7 +33,7 @@ from dkpca.fusion.covariates import Covariates
 from dkpca.kernels import Linear
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.rows import column_scales, standardized
-from dkpca.messages import Go, Reveal, Shape, Summary
+from dkpca.messages import Go, Reveal, Shape, Statistics, Summary
 from dkpca.party import recovery
 from dkpca.party.answers import Party
 from dkpca.party.limits import PRECISIONS, Limits
@@ -353,6 +353,9 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
     own = {step: answers[name] for step, (_, answers) in heard.items()}
     small = sum(wire.size(answer) for answer in own.values() if isinstance(answer, Shape | Go | Reveal))
     yield Leaving("table size, consent and random numbers", center, small, None)
+    if not is_known and (plan.protect != "sums" or protocols.width_comes_first(plan.parties, case.fit)):
+        what = "mean distance between your samples, from which gamma follows" + ", masked" * (plan.protect != "none")
+        yield Leaving(what, center, wire.size(Statistics(name, T, table.X.shape[1], 1.0)), None)
     if plan.protect == "sums":
         yield from _sums(case, heard, model)
     else:
