@@ -413,8 +413,10 @@ def test_a_made_up_result_gives_a_partys_share_of_new_samples_and_the_review_has
         return replace(told, scores=Rounded(np.hstack([alone, others[:, :1]])))
 
     consortium = founded(tmp_path, fit, CAUTIOUS | {"batches": 1}, given, batches=1, batch_samples=50)
-    red = [finding.limit for finding in consortium.at("airline", study.review).findings if not finding.ok]
-    assert red == ["recovery"]
+    found = consortium.at("airline", study.review)
+    assert [finding.limit for finding in found.findings if not finding.ok] == ["recovery"]
+    assert found.nearest.startswith("the same plan, ")
+    assert found.nearest.endswith(", 0 batches")
     (tmp_path / "airline/limits.toml").write_text(Limits(**MEASURED).to_toml())
     said = max(consortium.at("airline", study.review).columns.values())
     consortium.sign()
@@ -422,9 +424,9 @@ def test_a_made_up_result_gives_a_partys_share_of_new_samples_and_the_review_has
         with pytest.raises(RefusedError, match="refused at step 'result': .*not in the plan"):
             with_batch(consortium, made_up)
         return
-    found = by_numbers(with_batch(consortium, made_up), given["airline"][1])
-    assert found > 0.95
-    assert said > found - 0.05
+    real = by_numbers(with_batch(consortium, made_up), given["airline"][1])
+    assert real > 0.95
+    assert said > real - 0.05
 
 
 def test_batches_of_one_sample_are_no_plan_at_all(tmp_path):

@@ -563,9 +563,11 @@ def _nearest(case: Case, roster: Mapping[str, str]) -> str:
         f"protect: blind, law: sum, components: {n}": blind | {"n_components": n} for n in (fit.n_components, few, 1)
     }
     said = [f"precision {precision}" if precision != fit.precision else "", "no audit" if audit != fit.audit else ""]
-    said += [f"at least {samples} samples", f"{batches} batches"]
+    said += [f"at least {samples} samples"]
 
-    def measured(changes: Mapping[str, Any], table: OwnTable) -> tuple[bool, dict[str, float]]:
+    def measured(
+        changes: Mapping[str, Any], table: OwnTable, batches: int = batches
+    ) -> tuple[bool, dict[str, float]]:
         other = replace(fit, precision=precision, audit=audit, **changes)
         plan = replace(case.plan, samples=samples, batches=batches, fit={**case.plan.fit, "protect": other.protect})
         columns = {**case.columns, case.name: table.X.shape[1]}
@@ -574,10 +576,10 @@ def _nearest(case: Case, roster: Mapping[str, str]) -> str:
         findings = _findings(changed, leaving, max(worst.values(), default=0.0), roster)
         return all(finding.ok for finding in findings), worst
 
-    for words, changes in tries.items():
+    for n, (words, changes) in product(dict.fromkeys((batches, 0)), tries.items()):
         with suppress(DKPCAError):  # settings that exclude each other
-            if measured(changes, case.table)[0]:
-                return ", ".join(filter(None, [words, *said]))
+            if measured(changes, case.table, n)[0]:
+                return ", ".join(filter(None, [words, *said, f"{n} batches"]))
     # The plan as it is, without the columns that are recovered best, one after another.
     table, left_out = case.table, list[str]()
     green, worst = measured({}, table)
@@ -589,4 +591,4 @@ def _nearest(case: Case, roster: Mapping[str, str]) -> str:
         return ""
     names = ", ".join(map(repr, left_out))
     words = f"the same plan without {names} ('exclude' in party.toml; then ask for the next plan and join it)"
-    return ", ".join(filter(None, [words, *said]))
+    return ", ".join(filter(None, [words, *said, f"{batches} batches"]))
