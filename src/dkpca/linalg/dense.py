@@ -31,7 +31,7 @@ class Dense:
             values, vectors = _of_factor(gram.factor, wanted)
         else:
             with one_blas_thread():  # so that no bit depends on how many threads BLAS has
-                values, vectors = _lanczos(gram, wanted) or _all(gram, wanted)
+                values, vectors = _lanczos(gram, wanted) or eigh(gram, wanted)
         values = namespace(values).clip(values, 0.0, None)
         vectors = vectors * signs_of(vectors)[None, :]
         extension = from_all_rows(gram, values, vectors)
@@ -98,7 +98,7 @@ class Tridiagonal:
         return self.values[::-1][:k], self.Z[:, ::-1][:, :k]
 
 
-def _all(gram: Gram, k: int) -> tuple[Array, Array]:
+def eigh(gram: Gram, k: int) -> tuple[Array, Array]:
     """The k leading pairs of a matrix in memory that is solved for all eigenvalues: once, where that is possible."""
     if isinstance(gram.reference, np.ndarray):
         gram.solved = Tridiagonal(gram.dense()) if gram.solved is None else gram.solved
