@@ -247,7 +247,8 @@ def test_the_estimator_takes_a_device(torch):
 def test_after_the_fit_everything_is_computed_where_it_lies(torch):
     _, _, model = fitted(tables(300), "cpu")
     assert "computed on cpu" in model.solver
-    assert "computed on" not in model.excluding("party0").solver
+    others = [message for name, message in model.received.items() if name != "party0"]
+    assert "computed on" not in fuse(others, n_components=3).solver
 
 
 @pytest.mark.slow

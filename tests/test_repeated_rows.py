@@ -15,7 +15,7 @@ from dkpca.linalg import rows as engine
 from dkpca.linalg.gram import Centered
 from dkpca.linalg.leading import leading
 from dkpca.linalg.precision import Tall, as_received, round_to
-from dkpca.linalg.rows import cached, distinct_rows
+from dkpca.linalg.rows import distinct_rows
 
 N = 5000
 
@@ -119,10 +119,6 @@ def test_the_center_looks_products_up_and_gets_the_same_columns(rng, precision):
     for rows in (slice(0, 1), slice(100, 900), slice(4990, N)):
         own = made.make(rows.start, *(x[rows] for x in made.stored))
         np.testing.assert_allclose(own, gram.block(rows, columns), rtol=1e-13, atol=1e-15)
-    # Rows that are all looked up are not kept from one pass to the next.
-    assert cached(made, gram.reference)[1] is not made
-    every = FusedGram(PRODUCT, factors[::2]).against(columns)
-    assert cached(every, gram.reference) == (every, every)
 
 
 def test_a_fit_is_as_good_as_that_of_all_rows_and_its_bounds_hold(rng, monkeypatch):
