@@ -56,14 +56,21 @@ class TestFolders:
     @pytest.mark.parametrize(
         ("spoil", "words"),
         [
-            (lambda f: pl.DataFrame({"a": [1.0]}).write_parquet(f / "part.9.parquet"), "cannot be read as a Parquet"),
+            (
+                lambda f: pl.DataFrame({"a": [1.0]}).write_parquet(f / "part.9.parquet"),
+                "differ, for example 'b'",
+            ),
             (
                 lambda f: pl.DataFrame({"a": [1.0], "b": [2.0], "c": [0]}).write_parquet(f / "part.9.parquet"),
-                "cannot be read as a Parquet table",
+                "differ, for example 'c'",
+            ),
+            (
+                lambda f: pl.DataFrame({"b": [1.0], "a": [2.0]}).write_parquet(f / "part.9.parquet"),
+                "part.9.parquet are in another order",
             ),
             (
                 lambda f: pl.DataFrame({"a": [1], "b": [2.0]}).write_parquet(f / "part.9.parquet"),
-                "cannot be read as a Parquet table",
+                "differ, for example 'a'",
             ),
             (lambda f: (f / "year=2013").mkdir(), r"has folders .* in it \(year=2013\)"),
             (lambda f: (f / "notes.txt").write_text("?"), r"has other files in it \(notes.txt\)"),

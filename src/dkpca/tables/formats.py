@@ -116,7 +116,9 @@ def folder_parts(folder: Path) -> list[Path]:
         raise InputError(
             f"{folder}: is a directory or a pipe, not a table; give a file, or a folder of Parquet files"
         )
-    return sorted(found, key=_as_people_count)
+    found.sort(key=_as_people_count)
+    _check_alike(folder, found)
+    return found
 
 
 def _is_part(file: Path) -> bool:
@@ -127,6 +129,19 @@ def _as_people_count(file: Path) -> list[tuple[int, int, str]]:
     """Names in the order in which part.2 is before part.10."""
     pieces = re.split(r"(\d+)", file.name)
     return [(int(piece), len(piece), "") if piece.isdecimal() else (-1, 0, piece) for piece in pieces]
+
+
+def _check_alike(folder: Path, files: list[Path]) -> None:
+    """Refuse files whose columns differ: what one of them lacks would be missing in a part of the rows."""
+    first = [*pl.read_parquet_schema(files[0]).items()]  # in their order, with any release of polars
+    for file in files[1:]:
+        schema = [*pl.read_parquet_schema(file).items()]
+        if schema != first:
+            odd = next((pair for pair in [*first, *schema] if pair not in first or pair not in schema), None)
+            what = "are in another order" if odd is None else f"differ, for example {odd[0]!r} ({odd[1]})"
+            raise InputError(
+                f"{folder}: the columns of {files[0].name} and {file.name} {what}; write the same columns to all"
+            )
 
 
 def _workbook(path: Path, asked: Dialect, id_column: str | None) -> Opened:
