@@ -242,13 +242,24 @@ def _writing(pieces: Sequence[Buffer]) -> Callable[[BinaryIO], None]:
 def check(path: Path) -> None:
     """Find out before any work whether a run can be written there."""
     storage.check_folder(path if path.exists() else path.parent)
+    check_version(path)
     found = {file.name for file in path.iterdir()} if path.is_dir() else set()  # at one moment: others may write
     if found - {storage.LOCK} and not found & {SETTINGS, "messages"}:
         raise InputError(f"{path}: is a directory with other files in it, not a run; choose another --out")
 
 
+def check_version(path: Path) -> None:
+    """Refuse a run of the former network; its messages still fuse."""
+    if (path / "request.json").exists():
+        raise InputError(
+            f"{path}: is a run of the network of an earlier version; fuse its messages into a new run with "
+            f"'dkpca fuse {path / 'messages'}/*.summary --out NEW'"
+        )
+
+
 def read_settings(path: Path) -> dict[str, Any]:
     """Settings of a run; empty if there are none yet."""
+    check_version(path)
     file = path / SETTINGS
     if not file.exists():
         return {}
