@@ -73,10 +73,9 @@ def examine(path: Path, reading: Reading) -> Findings:
     how = replace(reading, id_column=called[0]) if len(called) == 1 else reading
     with opened(path, how) as table:
         check_columns([name for name in (how.id_column, *how.columns, *how.exclude) if name], table)
-        found = typed(table, wanted_columns(table, how), by_position=how.id_column is None)
-        chosen = [*([how.id_column] if how.id_column else []), *found.names]
-        frame = found.frame.select(chosen).collect(engine="streaming")
-    doubts = {name: _doubt(frame[name], how, table.dialect) for name in found.names}
+        found = typed(table, wanted_columns(table, how), [how.id_column] if how.id_column else [])
+        frame = found.frame.collect(engine="streaming")
+    doubts = {name: _doubt(frame[name], how, found.dialect) for name in found.names}
     columns = tuple(_column(frame[name], how, doubts[name]) for name in found.names)
     notes, id_problems = found.notes, list[str]()
     if how.id_column is None:
@@ -98,7 +97,7 @@ def examine(path: Path, reading: Reading) -> Findings:
             how,
             exclude=(*how.exclude, *(column.name for column in columns if column.use == LEAVE_OUT)),
             text_of=tuple((column.name, column.use) for column in columns if column.use in (ONE_HOT, CODES)),
-            dialect=replace(table.dialect, missing=how.dialect.missing) if table.dialect else how.dialect,
+            dialect=replace(found.dialect, missing=how.dialect.missing) if found.dialect else how.dialect,
         ),
     )
 

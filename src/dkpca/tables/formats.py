@@ -162,17 +162,15 @@ def _workbook(path: Path, asked: Dialect, id_column: str | None) -> Opened:
     sheet, head = _sheet(book, asked.sheet, path)
     rows = [[cell or "" for cell in row] for row in head.rows()]
     cut = Cut("", rows, list(range(1, len(rows) + 1)), head.width, 1.0)
-    names, position, _, notes = text_files.header(cut, str(path), id_column)
+    names, position, notes = text_files.header(cut, str(path), id_column)
     frame = book.load_sheet(sheet, header_row=position, schema_sample_rows=None).to_polars()
     frame.columns = names
     if id_column in names and frame[id_column].dtype.is_numeric():
         _refuse_padding(path, id_column)
     empty = [name for name in names if name.startswith(f"{UNNAMED}_") and frame[name].null_count() == frame.height]
     frame = frame.drop(empty)
-    texts = [name for name in frame.columns if name != id_column and frame[name].dtype == pl.String]
-    columns = {name: frame[name].drop_nulls().head(text_files.ROWS) for name in texts}
-    how, _ = text_files.with_marks(replace(asked, sheet=sheet), columns, str(path))
-    return Opened(str(path), frame.lazy(), frame.columns, [f"read sheet {sheet!r}", *notes], how)
+    said, how = [f"read sheet {sheet!r}", *notes], replace(asked, sheet=sheet)
+    return Opened(str(path), frame.lazy(), frame.columns, said, how)
 
 
 def _sheet(book: Any, asked: str | None, path: Path) -> tuple[str, pl.DataFrame]:

@@ -6,7 +6,7 @@ has points between thousands. `1,234` proves nothing. As numbers, dates and time
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import polars as pl
@@ -20,6 +20,8 @@ USUAL_MISSING = (
 TRUTHS = {"true": True, "false": False}
 GROUPING = " '\u00a0\u202f\u2009\u2019"  # marks between thousands that are nothing else
 OTHER = {",": ".", ".": ","}
+UNCLEAR = r"^[+-]?[1-9][0-9]{0,2}[,.][0-9]{3}$"  # is its mark the decimal one?
+MOST_EXACT, MOST_WHOLE = 1e15, 1e38  # beyond the first a double may lose digits; the second is the most of Int128
 DATE_RULE = "days since 1970-01-01"
 DATE_FORMATS = {  # of each order of day, month and year
     "year-month-day": (
@@ -33,11 +35,12 @@ DATE_FORMATS = {  # of each order of day, month and year
 DAY = 86_400_000_000  # microseconds
 
 
-def _written(decimal: str) -> re.Pattern[str]:
+def _written(decimal: str) -> str:
     """Return how numbers are written with this decimal mark: thousands in groups, or plain, perhaps with exponent."""
-    point, mark = re.escape(decimal), f"[{OTHER[decimal]}{GROUPING}]"
-    grouped = rf"[1-9]\d{{0,2}}(?P<group>{mark})\d{{3}}(?:(?P=group)\d{{3}})*(?:{point}\d+)?"
-    return re.compile(rf"[+-]?(?:{grouped}|(?:\d+(?:{point}\d*)?|{point}\d+)(?:[eE][+-]?\d+)?)")
+    point = re.escape(decimal)
+    grouped = "|".join(rf"(?:{re.escape(mark)}[0-9]{{3}})+" for mark in OTHER[decimal] + GROUPING)
+    plain = rf"(?:[0-9]+(?:{point}[0-9]*)?|{point}[0-9]+)(?:[eE][+-]?[0-9]+)?"
+    return rf"^[+-]?(?:[1-9][0-9]{{0,2}}(?:{grouped})(?:{point}[0-9]+)?|{plain})$"
 
 
 WRITTEN = {decimal: _written(decimal) for decimal in OTHER}
@@ -45,55 +48,43 @@ WRITTEN = {decimal: _written(decimal) for decimal in OTHER}
 
 def is_number(cell: str) -> bool:
     """Whether some people would write a number so."""
-    return any(written.fullmatch(cell) for written in WRITTEN.values())
+    return any(re.search(written, cell) for written in WRITTEN.values())
 
 
-def marks_in(columns: Mapping[str, Iterable[str]], source: str, asked: str | None) -> tuple[str, str, bool]:
-    """Decimal mark, mark between thousands (none: empty), and whether the decimal mark is certain.
+def marks_in(columns: Iterable[pl.Series], source: str, asked: str | None) -> tuple[str, str]:
+    """Decimal mark, and mark between thousands (none: empty), of the numbers in columns of text.
 
     A number that can be read in one way only proves its decimal mark. What all numbers leave open is refused, unless
     a decimal mark is asked for.
     """
-    proofs, unclear, groups = dict[str, str](), dict[str, str](), {mark: dict[str, None]() for mark in OTHER}
-    for name, cells in columns.items():
-        present = [cell for cell in map(str.strip, cells) if cell and cell not in USUAL_MISSING]
-        if 2 * sum(map(is_number, present)) <= len(present):
+    proofs, numbers = dict[str, str](), list[pl.Series]()
+    for text in columns:
+        read_as = {mark: text.str.contains(written) for mark, written in WRITTEN.items()}
+        if 2 * (read_as[","] | read_as["."]).sum() <= text.count():
             continue
-        for cell in present:
-            read_as = {mark: found for mark, own in WRITTEN.items() if (found := own.fullmatch(cell))}
-            example = f"{cell!r} in column {name!r}"
-            if len(read_as) == 1:
-                proofs.setdefault(next(iter(read_as)), example)
-            elif read_as and any(mark in cell for mark in OTHER):
-                unclear.setdefault("," if "," in cell else ".", example)
-            for mark, found in read_as.items():
-                groups[mark] |= {found["group"]: None} if found["group"] else {}
+        numbers.append(text)
+        for mark, other in OTHER.items():
+            only = read_as[mark] & ~read_as[other]
+            if only.any():
+                proofs.setdefault(mark, f"{text.filter(only)[0]!r} in column {text.name!r}")
     if asked is None and len(proofs) > 1:
         examples = " and ".join(proofs[mark] for mark in sorted(proofs))
         raise InputError(f"{source}: has decimal commas and points, {examples}; choose one with --decimal")
     decimal = asked or next(iter(proofs), None)
-    if decimal is None and unclear:
-        mark, example = next(iter(unclear.items()))
-        raise InputError(
-            f"{source}: the {mark!r} in {example} could be a decimal mark or a thousands separator; choose with "
-            "--decimal ',' or --decimal '.'"
-        )
-    return decimal or ".", next(iter(groups[decimal or "."]), ""), decimal is not None
+    for text in numbers if decimal is None else ():
+        unclear = text.filter(text.str.contains(UNCLEAR))
+        if len(unclear):
+            mark = "," if "," in unclear[0] else "."
+            raise InputError(
+                f"{source}: the {mark!r} in {unclear[0]!r} in column {text.name!r} could be a decimal mark or a "
+                "thousands separator; choose with --decimal ',' or --decimal '.'"
+            )
+    group = rf"^[+-]?[1-9][0-9]{{0,2}}([{OTHER[decimal or '.']}{GROUPING}])[0-9]{{3}}"
+    found = (mark for text in numbers for mark in text.str.extract(group).drop_nulls().head(1))
+    return decimal or ".", next(found, "")
 
 
-def measured(frame: pl.LazyFrame, asked: Mapping[str, pl.Expr]) -> dict[str, Any]:
-    """Values of some expressions over all rows of a table, in one pass."""
-    named = [expression.alias(name) for name, expression in asked.items()]
-    return frame.select(named).collect(engine="streaming").row(0, named=True) if named else {}
-
-
-def as_text(column: str, missing: Sequence[str]) -> pl.Expr:
-    """Text without the spaces around it; null where it says that a value is missing."""
-    text = pl.col(column).str.strip_chars()
-    return pl.when(text.is_in(["", *missing])).then(None).otherwise(text).alias(column)
-
-
-def as_number(text: pl.Expr, decimal: str, thousands: str) -> pl.Expr:
+def as_number(text: pl.Series, decimal: str, thousands: str) -> pl.Series:
     """Numbers in text; null where there is something else."""
     if decimal == "." and not thousands:
         return text.cast(pl.Float64, strict=False)
@@ -102,27 +93,39 @@ def as_number(text: pl.Expr, decimal: str, thousands: str) -> pl.Expr:
     shape = rf"^[+-]?{whole}(?:{re.escape(decimal)}[0-9]*)?(?:[eE][+-]?[0-9]+)?$"
     plain = text.str.replace_all(group, "") if thousands else text
     number = plain.str.replace(decimal, ".", literal=True).cast(pl.Float64, strict=False)
-    return pl.when(text.str.contains(shape)).then(number).otherwise(None)
+    return number.set(~text.str.contains(shape), None)
 
 
-def as_truth(text: pl.Expr) -> pl.Expr:
-    """True and false in text, null where there is something else."""
-    return text.str.to_lowercase().replace_strict(TRUTHS, default=None, return_dtype=pl.Boolean)
+def typed(text: pl.Series, decimal: str, thousands: str, source: str) -> pl.Series:
+    """Numbers, dates or truth values, where all of a column of text is so; else the text."""
+    gaps, numbers = text.null_count(), as_number(text, decimal, thousands)
+    if numbers.null_count() == gaps:
+        # Whole numbers of more digits than a double has stay whole.
+        most = numbers.abs().max()
+        large = isinstance(most, float) and MOST_EXACT <= most < MOST_WHOLE
+        return text.cast(pl.Int128) if large and text.str.contains("^[+-]?[0-9]+$").all() else numbers
+    dates = dates_in(text, source)
+    if dates is not None:
+        return dates
+    truths = text.str.to_lowercase().replace_strict(TRUTHS, default=None, return_dtype=pl.Boolean)
+    return truths if truths.null_count() == gaps else text
 
 
-def dates_in(frame: pl.LazyFrame, text: pl.Expr, present: int, name: str, source: str) -> pl.Expr | None:
+def dates_in(text: pl.Series, source: str) -> pl.Series | None:
     """Dates of a column of text; None if it holds anything else."""
-    if measured(frame, {name: text.str.contains(r"^\d{1,4}[-./]\d{1,2}[-./]\d{1,4}").sum()})[name] != present:
+    if not text.str.contains(r"^\d{1,4}[-./]\d{1,2}[-./]\d{1,4}").all():
         return None
-    orders = {order: pl.coalesce([_dates(text, form) for form in forms]) for order, forms in DATE_FORMATS.items()}
-    found = measured(frame, {order: own.count() for order, own in orders.items()})
-    fitting = [order for order in orders if found[order] == present]
+    cells = pl.col(text.name)
+    found = text.to_frame().select(
+        pl.coalesce(_dates(cells, form) for form in forms).alias(order) for order, forms in DATE_FORMATS.items()
+    )
+    fitting = [own for own in found if own.null_count() == text.null_count()]
     if len(fitting) > 1:
         raise InputError(
-            f"{source}: the dates in column {name!r} can be read as {' or '.join(fitting)}; write them as "
-            f"2024-01-31, or leave the column out with --exclude {name}"
+            f"{source}: the dates in column {text.name!r} can be read as {' or '.join(own.name for own in fitting)}; "
+            f"write them as 2024-01-31, or leave the column out with --exclude {text.name}"
         )
-    return orders[fitting[0]] if fitting else None
+    return fitting[0].alias(text.name) if fitting else None
 
 
 def _dates(text: pl.Expr, form: str) -> pl.Expr:

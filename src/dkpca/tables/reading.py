@@ -5,9 +5,9 @@ Columns of text become numbers where all of the column is numbers: the whole col
 
 import contextlib
 import difflib
-import re
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -31,7 +31,7 @@ from dkpca.tables.formats import (
 )  # fmt: skip
 from dkpca.tables.ids import check_unique, matching_keys
 from dkpca.tables.inputs import are_ids, called_as_ids
-from dkpca.tables.numerals import is_date, measured
+from dkpca.tables.numerals import is_date
 from dkpca.tables.text_files import NAME_OR_NOTHING, NAMES, SEPARATORS, UNNAMED, Dialect, Opened, check_names
 from dkpca.wording import counted
 
@@ -40,8 +40,8 @@ DATE_COLUMNS = ("error", "number", "ignore")
 TEXT = (pl.String, pl.Categorical, pl.Enum)
 OURS = Dialect(separator=",", decimal=".", thousands="", missing=())  # how we write embeddings
 
-ONLY_DIGITS, LARGE = "^[+-]?[0-9]+$", "^[+-]?[0-9]{16,38}$"
-PLAIN_MISSING = ("NA", "N/A", "NaN", "nan", "null", "NULL", "None")  # nobody takes these for a value
+EMPTY, LAST = "\0empty", "\0last"  # flags of rows, beside their columns
+PLAIN_MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")  # nobody takes these for a value
 
 WAYS_LISTED = ", ".join(sample_ids.WAYS)
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
@@ -165,20 +165,15 @@ def is_table(path: Path) -> bool:
 def column_names(path: Path, dialect: Dialect = AS_WRITTEN, *, id_column: str | None = None) -> list[str]:
     """Names of the columns of a table, nothing of it loaded."""
     with _explained(path):
-        return open_table(path, _any_numbers(dialect), id_column=id_column).names
+        return open_table(path, dialect, id_column=id_column).names
 
 
 def read_ids(path: Path, id_column: str, dialect: Dialect = AS_WRITTEN, ways: Sequence[str] = ()) -> list[str]:
     """Sample ids of a table, in its order; nothing else of it is read."""
-    with opened(path, Reading(id_column, dialect=_any_numbers(dialect))) as table:
+    with opened(path, Reading(id_column, dialect=dialect)) as table:
         check_columns([id_column], table)
-        frame = typed(table, [], by_position=False).frame.select(id_column).collect(engine="streaming")
+        frame = typed(table, [], [id_column]).frame.collect(engine="streaming")
         return _ids(frame[id_column], table.source, ways)
-
-
-def _any_numbers(dialect: Dialect) -> Dialect:
-    """Return the dialect where it does not matter how numbers are written."""
-    return replace(dialect, decimal=dialect.decimal or ".")
 
 
 @contextlib.contextmanager
@@ -234,7 +229,7 @@ def _select(opened: Opened, reading: Reading, *, by_column: bool = False) -> Tab
     named = [reading.id_column] if reading.id_column else []
     single = [column for column, _ in reading.text_of]
     check_columns([*named, *reading.columns, *reading.exclude, *single], opened)
-    found = typed(opened, wanted_columns(opened, reading), by_position=not named)
+    found = typed(opened, wanted_columns(opened, reading), named)
     kept, ignored = _without_ignored(found, reading)
     if not kept:
         raise InputError(f"{opened.source}: no feature column is left; check --columns, --exclude and --text")
@@ -252,120 +247,69 @@ def _select(opened: Opened, reading: Reading, *, by_column: bool = False) -> Tab
         ids=ids,
         frame=loaded.select(kept),
         notes=(*found.notes, *ignored),
-        dialect=opened.dialect or AS_WRITTEN,
+        dialect=found.dialect or AS_WRITTEN,
         id_normalize=reading.id_normalize,
     )
 
 
-def typed(opened: Opened, wanted: Sequence[str], *, by_position: bool) -> Opened:
-    """Return the columns wanted with their types, not yet loaded; the others stay as they are.
+def typed(opened: Opened, wanted: Sequence[str], ids: Sequence[str] = ()) -> Opened:
+    """Return the columns wanted, with their types, and the column of ids, as it is.
 
     Rows without any value are left out, and columns that have neither a name nor a value.
     """
     if opened.dialect is None:
-        return replace(opened, names=list(wanted))
-    # A column is numbers if all its values are; of the rest, dates and truth values are looked for.
-    frame, notes = _without_empty_rows(opened, by_position)
-    text = {name: numerals.as_text(name, opened.dialect.missing or ()) for name in opened.written(wanted)}
-    decimal, thousands = opened.dialect.decimal or ".", opened.dialect.thousands or ""
-    as_numbers = {name: numerals.as_number(own, decimal, thousands) for name, own in text.items()}
-    present, numbers, marked = _counts(frame, text, as_numbers, opened.dialect)
-    # Columns with neither a name nor a value: separators at the ends of lines make them.
-    unused = {name for name, count in present.items() if name.startswith(f"{UNNAMED}_") and not count}
-    whole = [name for name in text if name not in unused and numbers[name] == present[name]]
-    converted = {name: as_numbers[name] for name in whole}
-    # The head of the file may have left the decimal mark open; the whole columns decide now, or it is refused.
-    if not opened.proved:
-        _refuse_unclear(frame, whole, opened)
-    converted |= {name: text[name].cast(pl.Int128, strict=False) for name in _large(frame, text, whole)}
-    for name in [name for name in text if name not in unused and name not in converted]:
-        truths = numerals.as_truth(text[name])
-        dates = numerals.dates_in(frame, text[name], present[name], name, opened.source)
-        is_truth = dates is None and measured(frame, {name: truths.count()})[name] == present[name]
-        converted[name] = dates if dates is not None else truths if is_truth else text[name]
-    notes += _about_marks(frame, [name for name, count in marked.items() if count], opened.dialect)
+        return replace(opened, frame=opened.frame.select(*ids, *wanted), names=list(wanted))
+    empty, last = pl.all_horizontal(pl.all().is_null()), pl.col(opened.names[-1]).is_null()
+    frame = opened.frame.select(*ids, *wanted, empty.alias(EMPTY), last.alias(LAST)).collect(engine="streaming")
+    notes = _about_rows(frame[EMPTY], frame[LAST], opened, by_position=not ids)
+    frame = (frame.filter(~frame[EMPTY]) if frame[EMPTY].any() else frame).drop(EMPTY, LAST)
+    columns = frame.get_columns()
+    del frame
+    missing = numerals.USUAL_MISSING if opened.dialect.missing is None else opened.dialect.missing
+    # Columns of text lose the marks of missing values, and become numbers, each in place of the one before.
+    places = [place for place, own in enumerate(columns) if own.name not in ids and own.dtype == pl.String]
+    marks = Counter[str]()
+    for place in places:
+        text = columns[place].str.strip_chars()
+        gone = text.is_in(["", *missing])
+        marks.update(dict(text.filter(gone).value_counts().iter_rows()) if gone.any() else {})
+        columns[place] = text.set(gone, None) if gone.any() else text
+    # The whole columns decide about the marks in numbers, and a column is numbers if all its values are.
+    decimal, thousands = numerals.marks_in([columns[p] for p in places], opened.source, opened.dialect.decimal)
+    thousands = thousands if opened.dialect.thousands is None else opened.dialect.thousands
+    for place in places:
+        columns[place] = numerals.typed(columns[place], decimal, thousands, opened.source)
+    # Separators at the ends of lines make columns that have neither a name nor a value.
+    unused = {own.name for own in columns if own.name.startswith(f"{UNNAMED}_") and own.null_count() == len(own)}
+    dialect = replace(opened.dialect, decimal=decimal, thousands=thousands, missing=missing)
+    odd = [f"{mark!r} {marks[mark]:,} times" for mark in sorted(marks) if mark not in PLAIN_MISSING]
+    notes += [f"counted as missing: {', '.join(odd)}"] if odd else []
     return replace(
         opened,
-        frame=frame.with_columns(own.alias(name) for name, own in converted.items()),
+        frame=pl.LazyFrame(columns),
         names=[name for name in wanted if name not in unused],
-        notes=[*opened.notes, *notes],
+        notes=[*text_files.described(dialect), *opened.notes, *notes],
+        dialect=dialect,
     )
 
 
-def _large(frame: pl.LazyFrame, text: Mapping[str, pl.Expr], names: Iterable[str]) -> list[str]:
-    """Columns of nothing but whole numbers, some of which have more digits than a double does."""
-    some = measured(frame, {name: text[name].str.contains(LARGE).any() for name in names})
-    asked = {name: text[name].str.contains(ONLY_DIGITS).all() for name, large in some.items() if large}
-    return [name for name, whole in measured(frame, asked).items() if whole]
-
-
-def _counts(
-    frame: pl.LazyFrame, text: Mapping[str, pl.Expr], as_numbers: Mapping[str, pl.Expr], dialect: Dialect
-) -> list[dict[str, int]]:
-    """How many values each column has, how many of them are numbers, and how many marks of missing ones."""
-    asked: dict[str, pl.Expr] = {}
-    for name, own in text.items():
-        marked = pl.col(name).str.strip_chars().is_in(list(dialect.missing or ()))
-        asked |= {f"0 {name}": own.count(), f"1 {name}": as_numbers[name].count(), f"2 {name}": marked.sum()}
-    found = measured(frame, asked)
-    return [{name: found[f"{what} {name}"] for name in text} for what in range(3)]
-
-
-def _without_empty_rows(opened: Opened, by_position: bool) -> tuple[pl.LazyFrame, list[str]]:
-    """Leave out rows without any value; say so, and how many rows are too short."""
-    empty = pl.all_horizontal(pl.all().is_null())
-    last = pl.col(opened.names[-1]).is_null()
-    frame, notes = opened.frame, list[str]()
-    found = measured(frame, {"empty": empty.sum(), "last": last.sum()})
-    if opened.skip is not None and found["last"] > found["empty"]:
-        notes += text_files.check_widths(opened)
-    if not found["empty"]:
-        return frame, notes
-    flags = frame.select(empty.alias("empty")).collect(engine="streaming")["empty"]
-    inside = flags.head(len(flags) - int(flags.sum()))
+def _about_rows(empty: pl.Series, last: pl.Series, opened: Opened, *, by_position: bool) -> list[str]:
+    """Say how many rows have no value, or end early; where rows match by position none may be empty in between."""
+    notes = text_files.check_widths(opened) if opened.skip is not None and last.sum() > empty.sum() else []
+    inside = empty.head(len(empty) - int(empty.sum()))
     if by_position and inside.any():
-        row = inside.arg_max() or 0
         raise InputError(
-            f"{opened.source}: row {row + 1} is empty, and rows match by position; remove it, or name an id column "
-            "with --id"
+            f"{opened.source}: row {(inside.arg_max() or 0) + 1} is empty, and rows match by position; remove it, or "
+            "name an id column with --id"
         )
-    if inside.any():
-        notes.append(f"{flags.sum():,} empty rows left out")
-    return frame.filter(~empty), notes
-
-
-def _refuse_unclear(frame: pl.LazyFrame, names: Sequence[str], opened: Opened) -> None:
-    """Refuse numbers that all leave open whether their mark is a decimal one; the head of the file had none."""
-    assert opened.dialect is not None
-    mark = opened.dialect.decimal or "."
-    shape = rf"^[+-]?[1-9][0-9]{{0,2}}{re.escape(mark)}[0-9]{{3}}$"
-    unclear = {name: pl.col(name).str.strip_chars().str.contains(shape) for name in names}
-    proofs = [pl.col(name).str.contains(mark, literal=True) & ~own for name, own in unclear.items()]
-    found = measured(frame, {name: own.any() for name, own in unclear.items()})
-    if any(found.values()) and not measured(frame, {"proved": pl.any_horizontal(proofs).any()})["proved"]:
-        name = next(name for name, is_open in found.items() if is_open)
-        raise InputError(
-            f"{opened.source}: {mark!r} in column {name!r} could be a decimal mark or a thousands separator; choose "
-            "with --decimal ',' or --decimal '.'"
-        )
-
-
-def _about_marks(frame: pl.LazyFrame, names: Sequence[str], dialect: Dialect) -> list[str]:
-    """Name what was counted as a missing value, where it might have been one."""
-    marks = [mark for mark in dialect.missing or () if mark not in PLAIN_MISSING]
-    if not names or not marks:
-        return []
-    cells = frame.select(pl.col(names).str.strip_chars()).unpivot().filter(pl.col("value").is_in(marks))
-    counts: Mapping[str, int] = dict(cells.group_by("value").len().collect(engine="streaming").rows())
-    said = ", ".join(f"{mark!r} {count:,} times" for mark, count in sorted(counts.items()))
-    return [f"counted as missing: {said}"] if counts else []
+    return [*notes, f"{empty.sum():,} empty rows left out"] if inside.any() else notes
 
 
 def text_among_numbers(values: pl.Series, dialect: Dialect | None) -> str | None:
     """Sentence about a column of text most of which is numbers; None for any other."""
     how = dialect or AS_WRITTEN
     text = values.cast(pl.String).str.strip_chars()
-    numbers = pl.select(numerals.as_number(pl.lit(text), how.decimal or ".", how.thousands or "")).to_series()
+    numbers = numerals.as_number(text, how.decimal or ".", how.thousands or "")
     odd = text.is_not_null() & numbers.is_null()
     if not odd.any() or 2 * odd.sum() >= text.count():
         return None

@@ -1,13 +1,13 @@
-"""Text files as people have them: encoding, separator, header and decimal mark are asked for, or found in the head.
+"""Text files as people have them: encoding, separator and header are asked for, or found in the head.
 
-A file is opened as columns of text; nothing of one in UTF-8 is held in memory.
+A file is opened as columns of text, of which nothing is loaded yet.
 """
 
 import codecs
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -88,26 +88,18 @@ class Cut:
         return next((n for n, row in near if name in map(str.strip, row)), None) if name else None
 
 
-def with_marks(asked: Dialect, columns: Mapping[str, Iterable[str]], source: str) -> tuple[Dialect, bool]:
-    """Fill in the marks of numbers and of missing values; say whether the decimal mark is certain."""
-    decimal, found, proved = numerals.marks_in(columns, source, asked.decimal)
-    thousands = found if asked.thousands is None else asked.thousands
-    missing = numerals.USUAL_MISSING if asked.missing is None else asked.missing
-    return replace(asked, decimal=decimal, thousands=thousands, missing=missing), proved
-
-
-def described(dialect: Dialect) -> str:
-    """Say in a few words how a text file is written, where it is not with commas, points and UTF-8; else nothing."""
+def described(dialect: Dialect) -> list[str]:
+    """Say in a few words how a table is written, where it is not with commas, points and UTF-8."""
     words = []
-    if dialect.separator != ",":
-        words.append(f"separated by {SEPARATORS.get(dialect.separator or '', repr(dialect.separator))}")
+    if dialect.separator not in (None, ","):
+        words.append(f"separated by {SEPARATORS.get(dialect.separator, repr(dialect.separator))}")
     if dialect.decimal != ".":
         words.append("decimal comma")
     if dialect.thousands:
         words.append(f"thousands separator {dialect.thousands!r}")
     if dialect.encoding not in (None, "utf-8"):
         words.append(f"encoding {dialect.encoding}")
-    return ", ".join(words)
+    return [f"format: {', '.join(words)}"] if words else []
 
 
 def _cut_as_asked(head: str, asked: Dialect, source: str, id_column: str | None) -> Cut:
@@ -149,8 +141,8 @@ def _cut(head: str, separator: str) -> Cut:
     return Cut(separator, rows, ends, width, count / max(1, widths.total()))
 
 
-def header(cut: Cut, source: str, id_column: str | None) -> tuple[list[str], int, int, list[str]]:
-    """Names, lines above the table, first row of data; notes."""
+def header(cut: Cut, source: str, id_column: str | None) -> tuple[list[str], int, list[str]]:
+    """Names, lines above the table; notes."""
     position = cut.row_with(id_column)
     if position is None:
         position = next((n for n, row in enumerate(cut.rows) if not _is_above(cut, n, row)), None)
@@ -167,7 +159,7 @@ def header(cut: Cut, source: str, id_column: str | None) -> tuple[list[str], int
             f"{source}: the header has one name fewer than the rows have values; name the first column too (in R "
             "with col.names = NA)"
         )
-    return _named(row, source, notes), cut.ends[position - 1] if position else 0, position + 1, notes
+    return _named(row, source, notes), cut.ends[position - 1] if position else 0, notes
 
 
 def _is_above(cut: Cut, position: int, row: list[str]) -> bool:
@@ -213,17 +205,7 @@ class Opened:
     notes: list[str] = field(default_factory=list)
     dialect: Dialect | None = None  # None: the format itself says what is a number
     skip: int | None = None  # lines above the table in a text file; None: it is none
-    proved: bool = (
-        True  # whether the decimal mark was asked for, or seen in a number that can be read in one way only
-    )
     parts: tuple[Path, ...] = ()  # files that keep types, and columns apart
-
-    def written(self, names: Sequence[str]) -> list[str]:
-        """Those columns whose text may be numbers as people write them."""
-        if self.dialect is None:
-            return []
-        schema = self.frame.collect_schema()
-        return [name for name in names if schema[name] == pl.String]
 
     def field_counts(self) -> Iterator[tuple[int, int]]:
         """Number of each row of a text file, from 1 on, and how many fields it has; 0 for an empty line."""
@@ -246,16 +228,9 @@ def open_text(path: Path, asked: Dialect, *, id_column: str | None) -> Opened:
         raise InputError(f"{path}: has old Macintosh line endings (CR); save it with other line endings")
     if not whole:
         head = head[: head.rfind("\n") + 1] or head
-    # Separator, header, then the marks in numbers: each needs what was found before it.
     cut = _cut_as_asked(head, asked, str(path), id_column)
-    names, skip, data, notes = header(cut, str(path), id_column)
-    columns = {
-        name: [row[position] for row in cut.rows[data:] if position < len(row)]
-        for position, name in enumerate(names)
-        if name != id_column
-    }
-    dialect, proved = with_marks(asked, columns, str(path))
-    dialect = replace(dialect, separator=cut.separator, encoding=encoding.removesuffix("-sig"))
+    names, skip, notes = header(cut, str(path), id_column)
+    dialect = replace(asked, separator=cut.separator, encoding=encoding.removesuffix("-sig"))
     # polars reads UTF-8 from the file itself; anything else is decoded in memory first.
     source: Path | io.BytesIO = path
     if encoding != UTF8:
@@ -267,8 +242,7 @@ def open_text(path: Path, asked: Dialect, *, id_column: str | None) -> Opened:
         infer_schema=False,
         with_column_names=lambda _: names,
     )
-    said = described(dialect)
-    return Opened(str(path), frame, names, [*([f"format: {said}"] if said else []), *notes], dialect, skip, proved)
+    return Opened(str(path), frame, names, notes, dialect, skip)
 
 
 def check_widths(opened: Opened) -> list[str]:
