@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.measure import once, report
-from dkpca import subspace_error, wire
+from dkpca import subspace_error, summarize, wire
 from dkpca.fusion import fuse
 from dkpca.kernels import RBF
 from dkpca.kernels.grams import KernelGram
@@ -18,7 +18,6 @@ from dkpca.linalg.arrays import Array, namespace
 from dkpca.linalg.gram import Centered
 from dkpca.linalg.streamed import Streamed
 from dkpca.messages import Summary
-from dkpca.party import summarize
 from dkpca.rank import Auto, Fixed, RankRule
 
 RANK, COMPONENTS = 40, 10

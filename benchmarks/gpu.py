@@ -19,8 +19,8 @@ import numpy as np
 import torch
 
 from benchmarks.measure import before, report
-from dkpca import subspace_error
-from dkpca.fusion import fuse, resolve_gamma
+from dkpca import subspace_error, summarize
+from dkpca.fusion import fuse
 from dkpca.kernels import RBF
 from dkpca.kernels.grams import FusedGram
 from dkpca.linalg.arrays import write_over
@@ -28,7 +28,7 @@ from dkpca.linalg.precision import as_received, whole
 from dkpca.linalg.rows import slices
 from dkpca.linalg.streamed import Streamed
 from dkpca.messages import Summary
-from dkpca.party import statistics, summarize
+from dkpca.party.summaries import scale_statistic
 from dkpca.rank import Fixed
 
 Result = TypeVar("Result")
@@ -93,8 +93,7 @@ def gemm_lines() -> list[dict[str, object]]:
 
 
 def summaries_of(tables: dict[str, torch.Tensor], rank: int) -> list[Summary]:
-    gamma = resolve_gamma("scale", [statistics(X, party=name) for name, X in tables.items()])
-    kernel = RBF(gamma)
+    kernel = RBF(1.0 / sum(scale_statistic(RBF(1.0), X, name) for name, X in tables.items()))
     return [
         summarize(X, party=name, kernel=kernel, rank=Fixed(rank), solver="landmark")[0] for name, X in tables.items()
     ]
@@ -217,9 +216,9 @@ def whole_fit(table: Callable[[int], Any], what: str, device: str | None = None)
     known = []
     for j in range(4):
         X = table(j)
-        known.append(clocked(partial(statistics, X, party=f"party{j}")))
+        known.append(clocked(partial(scale_statistic, RBF(1.0), X, f"party{j}")))
         del X
-    kernel, sent = RBF(resolve_gamma("scale", known)), []
+    kernel, sent = RBF(1.0 / sum(known)), []
     for j in range(4):
         X = table(j)
         made = partial(

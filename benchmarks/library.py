@@ -17,11 +17,10 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from benchmarks.measure import median_ratio, report, seconds_in_turn
-from dkpca import DKPCA, subspace_error
+from dkpca import DKPCA, subspace_error, summarize
 from dkpca.fusion import fuse
 from dkpca.kernels import RBF
 from dkpca.messages import Summary
-from dkpca.party import summarize
 from dkpca.rank import Fixed
 
 T, M, J, D = 537, 8466, 60, 10

@@ -22,9 +22,9 @@ from sklearn.multioutput import MultiOutputRegressor
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.svm import SVR
 
+from dkpca import summarize
 from dkpca.kernels import RBF, ChiSquared, CosineKernel, Kernel, Laplacian, Linear, Overlap, Polynomial
 from dkpca.kernels.inner_products import AdditiveChiSquared
-from dkpca.party import summarize
 from dkpca.party.recovery import Matrix, Seen, Truth, points, seen_in
 from dkpca.party.recovery import run as attacked
 from dkpca.rank import Fixed

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dkpca import fusion, party, subspace_error
+from dkpca import fusion, subspace_error, summarize
 from dkpca.kernels import Kernel, Linear
 from dkpca.kernels.base import joint_law
 from dkpca.kernels.grams import FusedGram, KernelGram
@@ -68,9 +68,7 @@ def _bounds(
     rows = []
     for rank in ranks:
         summaries = [
-            party.summarize(
-                X[:, c], party=f"party{j}", kernel=kernel, rank=Fixed(rank), precision=settings.precision
-            )[0]
+            summarize(X[:, c], party=f"party{j}", kernel=kernel, rank=Fixed(rank), precision=settings.precision)[0]
             for j, c in enumerate(blocks)
         ]
         model = fusion.fuse(summaries, n_components=settings.n_components, center=center)

@@ -11,14 +11,14 @@ from functools import partial
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits
 
-from dkpca import DKPCA
+from dkpca import DKPCA, summarize
 from dkpca.errors import InputError
 from dkpca.kernels import RBF, Kernel, Linear
 from dkpca.messages import Summary, row_number_digest
-from dkpca.party import summarize
+from dkpca.party import summaries
+from dkpca.party.questions import SummaryWanted
 from dkpca.party.recovery import DRAWS, Matrix, Seen, Truth, points, regressed
 from dkpca.party.recovery import run as attacked
-from dkpca.party.summaries import Turned
 from dkpca.protection.rotation import Rotation, column_rotation
 from dkpca.rank import Auto, Fixed
 from experiments.command import Options, described, expression, main
@@ -114,12 +114,11 @@ def _with_public(parties: dict[str, Matrix], settings: Settings, seed: int) -> l
 def _turned(name: str, X: Matrix, kernels: Sequence[Kernel]) -> tuple[Summary, Matrix, Kernel]:
     """Blind summary by the first of these kernels that is not refused as nearly the identity."""
     rotation = Rotation(b"of the parties", "run", row_number_digest(len(X)), len(X))
-    blind = Turned(rotation.hidden_digest, rotation.turn, partial(column_rotation, name.encode()))
+    blind = summaries.Turned(rotation.hidden_digest, rotation.turn, partial(column_rotation, name.encode()))
     for kernel in kernels:
         try:
-            summary, _ = summarize(
-                X, party=name, kernel=kernel, rank=Fixed(len(X) - 1), law="sum", precision="float64", blind=blind
-            )
+            asked = SummaryWanted(kernel, Fixed(len(X) - 1), "float64", law="sum", blind=True)
+            summary, _ = summaries.summarize(X, asked, party=name, blind=blind)
         except InputError as error:
             refused = error
         else:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.flights import flights
-from dkpca import DKPCA, fusion, party, subspace_error
+from dkpca import DKPCA, fusion, subspace_error, summarize
 from dkpca.kernels import RBF, Kernel
 from dkpca.rank import Fixed
 from experiments import protocol
@@ -93,7 +93,7 @@ def _parts(settings: Settings, tables: Tables, kernel: Kernel) -> dict[str, floa
     seconds, summaries = [], []
     for name, X in tables.items():
         start = perf_counter()
-        summary, _ = party.summarize(X, party=name, kernel=kernel, rank=Fixed(settings.rank), solver=settings.solver)
+        summary, _ = summarize(X, party=name, kernel=kernel, rank=Fixed(settings.rank), solver=settings.solver)
         seconds.append(perf_counter() - start)
         summaries.append(summary)
     start = perf_counter()

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dkpca import fusion, party
+from dkpca import fusion, summarize
 from dkpca.rank import Fixed
 from experiments import complexity, protocol
 from experiments.baselines import central, fan2019
@@ -77,7 +77,7 @@ def _dkpca(X: protocol.Matrix, case: Case) -> dict[str, float]:
     kernel = protocol.rbf(np.sqrt(case.n_features), "text")
     rule = Fixed(case.rank)
     answers = [
-        _timed(partial(party.summarize, X[:, columns], party=f"party{j}", kernel=kernel, rank=rule))
+        _timed(partial(summarize, X[:, columns], party=f"party{j}", kernel=kernel, rank=rule))
         for j, columns in enumerate(protocol.equal_blocks(case.n_features, case.n_parties))
     ]
     summaries = [summary for (summary, _), _ in answers]

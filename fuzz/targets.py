@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dkpca import messages, party, wire
+from dkpca import messages, summarize, wire
 from dkpca.errors import DKPCAError
 from dkpca.fusion import fuse
 from dkpca.fusion.plausibility import check_summary
@@ -150,7 +150,7 @@ def checked(name: str) -> Target:
 
 def seeds(name: str) -> Iterator[bytes]:
     """Well-formed inputs from which the search begins."""
-    summary, state = party.summarize(np.eye(4)[:, :2], party="bank", kernel=RBF(0.5), rank=Fixed(2))
+    summary, state = summarize(np.eye(4)[:, :2], party="bank", kernel=RBF(0.5), rank=Fixed(2))
     if name == "message":
         yield from map(wire.encode, samples())
     elif name == "forged_message":

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from dkpca.fusion import fuse
 from dkpca.kernels import RBF, Linear
 from dkpca.party import summarize
+from dkpca.party.questions import SummaryWanted
 from dkpca.rank import Fixed
 
 kernels = st.sampled_from([Linear(), Linear(centered=False), RBF(0.03), RBF(1.0)])
@@ -28,11 +29,8 @@ def measured(blocks, kernel):
 
 def summaries_of(blocks, kernel, rank=10**6, precision="float64"):
     """Summaries of the blocks as parties p0, p1, ...; by default nothing is left out."""
-    rule = Fixed(rank) if isinstance(rank, int) else rank
-    return [
-        summarize(block, party=f"p{j}", kernel=kernel, rank=rule, precision=precision)[0]
-        for j, block in enumerate(blocks)
-    ]
+    asked = SummaryWanted(kernel, Fixed(rank) if isinstance(rank, int) else rank, precision)
+    return [summarize(block, asked, party=f"p{j}")[0] for j, block in enumerate(blocks)]
 
 
 def fused_from(blocks, kernel, n_components=3, *, center=True, **how):

@@ -13,7 +13,7 @@ from dkpca.kernels import RBF, ChiSquared, CosineKernel, Kernel, Laplacian, Line
 from dkpca.kernels.inner_products import AdditiveChiSquared
 from dkpca.messages import MaskedSum, Scores, Seed, Shape, Summary, Told, row_number_digest
 from dkpca.party import summarize
-from dkpca.party.questions import BoundsWanted, SumsWanted
+from dkpca.party.questions import BoundsWanted, SummaryWanted, SumsWanted
 from dkpca.party.recovery import Seen, against
 from dkpca.party.summaries import Turned
 from dkpca.protection.rotation import Rotation, column_rotation
@@ -49,8 +49,8 @@ def turning(name: str) -> Turned:
 
 
 def sent(name: str, table: Any, kernel: Kernel, rank: int) -> Any:
-    settings: dict[str, Any] = {"kernel": kernel, "rank": Fixed(rank), "law": "sum", "precision": "float64"}
-    return summarize(table, party=name, blind=turning(name), **settings)[0]
+    asked = SummaryWanted(kernel, Fixed(rank), "float64", law="sum", blind=True)
+    return summarize(table, asked, party=name, blind=turning(name))[0]
 
 
 def gram_error(found: Any, truth: Any) -> float:

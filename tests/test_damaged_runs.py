@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dkpca import DKPCA, party, wire
+from dkpca import DKPCA, party, summarize, wire
 from dkpca.errors import DKPCAError, FusionError, InputError, StorageError
 from dkpca.kernels import RBF
 from dkpca.rank import Fixed
@@ -31,7 +31,7 @@ def made(tmp_path_factory) -> Path:
     """Summaries and rows of three owners, and a run."""
     path = tmp_path_factory.mktemp("made")
     for owner, X in numbers().items():
-        summary, state = party.summarize(X, party=owner, kernel=RBF(GAMMA), rank=Fixed(20), sample_ids=people())
+        summary, state = summarize(X, party=owner, kernel=RBF(GAMMA), rank=Fixed(20), sample_ids=people())
         (path / f"{owner}.summary").write_bytes(wire.encode(summary))
         (path / f"{owner}.rows").write_bytes(wire.encode(party.extend(state, X[:5])))
     runs.fuse(path / "run", summaries(path), n_components=3, sample_names=people())

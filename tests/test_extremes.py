@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
-from dkpca import DKPCA
+from dkpca import DKPCA, summarize
 from dkpca.certificate.proof import certify
 from dkpca.errors import InputError
 from dkpca.fusion import fuse
@@ -19,7 +19,8 @@ from dkpca.kernels.laws import PRODUCT
 from dkpca.linalg import hadamard_on_gpu
 from dkpca.linalg.landmark import Landmark
 from dkpca.linalg.leading import leading
-from dkpca.party import statistics, summarize
+from dkpca.party import statistics
+from dkpca.party.questions import StatisticsWanted
 from dkpca.rank import Auto, Fixed
 from experiments.adversary.__main__ import attempt, climb, main
 from experiments.adversary.configurations import Configuration, draw
@@ -145,7 +146,7 @@ class TestRefusals:
     @pytest.mark.parametrize("scale", [1e160, 1e-162])
     def test_statistics_beyond_the_range_are_refused(self, table, scale):
         with pytest.raises(InputError, match="party 'a': distances .* beyond the range of float64"):
-            statistics(table * scale, party="a")
+            statistics(table * scale, StatisticsWanted(RBF(1.0)), party="a")
 
     def test_a_column_whose_mean_overflows_is_named(self):
         X = np.full((4, 3), 1.0)

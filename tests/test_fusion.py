@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dkpca import subspace_error
+from dkpca import subspace_error, summarize
 from dkpca.errors import FusionError, InputError
 from dkpca.fusion import fuse, project, project_exact
 from dkpca.kernels import RBF, Linear
 from dkpca.linalg.arrays import to_numpy
 from dkpca.messages import digest
-from dkpca.party import extend, partials, summarize
+from dkpca.party import extend, partials
 from dkpca.rank import Fixed
 from testkit.matrices import centered
 from testkit.protocol import fused_from, measured, problems, summaries_of
@@ -145,7 +145,7 @@ class TestProjection:
     def fit(self, table):
         blocks = np.array_split(table, 3, axis=1)
         answers = [
-            summarize(b[:60], party=f"p{j}", kernel=RBF(0.02), rank=Fixed(6), keep_training=True)
+            summarize(b[:60], party=f"p{j}", kernel=RBF(0.02), rank=Fixed(6), projection="exact")
             for j, b in enumerate(blocks)
         ]
         model = fuse([summary for summary, _ in answers], n_components=2)

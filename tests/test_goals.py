@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dkpca import DKPCA, subspace_error, wire
+from dkpca import DKPCA, subspace_error, summarize, wire
 from dkpca.errors import InputError, PolicyError
 from dkpca.kernels import RBF, Linear
 from dkpca.linalg.precision import COMPACT, PRECISIONS
-from dkpca.party import extend, partials, summarize
+from dkpca.party import extend, partials
 from dkpca.party.limits import ANYTHING
 from dkpca.rank import Adaptive, All, Auto, Budget, Error, Fixed, RankRule
 from dkpca.wire import codec
@@ -145,7 +145,7 @@ def test_compact_numbers_have_no_more_digits_than_the_limits_allow(allowed, digi
 def test_new_samples_have_no_more_digits_than_the_limits_allow_either(allowed, digits):
     limits = replace(ANYTHING, precision=allowed)
     _, state = summarize(
-        X, party="a", kernel=Linear(), rank=Auto(5), precision=COMPACT, keep_training=True, limits=limits
+        X, party="a", kernel=Linear(), rank=Auto(5), precision=COMPACT, projection="exact", limits=limits
     )
     far = 1e9 * X[:20]
     rows, distances = extend(state, far, limits=limits), partials(state, far, limits=limits)
@@ -200,7 +200,7 @@ def test_new_samples_far_away_do_not_overflow():
 def test_partial_distances_in_compact_precision_keep_five_digits():
     distances = {}
     for precision in ("float64", COMPACT):
-        _, state = summarize(X, party="a", kernel=KERNEL, rank=Auto(5), precision=precision, keep_training=True)
+        _, state = summarize(X, party="a", kernel=KERNEL, rank=Auto(5), precision=precision, projection="exact")
         distances[precision] = partials(state, X[:9]).partial.decode()
     np.testing.assert_allclose(distances[COMPACT], distances["float64"], atol=1e-5 * distances["float64"].max())
 

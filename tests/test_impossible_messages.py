@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from dkpca import party
+from dkpca import party, summarize
 from dkpca.errors import DKPCAError, FusionError
 from dkpca.fusion import fuse, plausibility, project, project_exact
 from dkpca.kernels import RBF, ChiSquared, CosineKernel, Laplacian, Linear, Overlap, Polynomial
@@ -26,7 +26,7 @@ COLUMNS = np.random.default_rng(5).standard_normal((40, 4))
 def summary(kernel=None, precision="float32", rank=12, X=COLUMNS, **more):
     rule = Fixed(rank) if isinstance(rank, int) else rank
     how = {"party": "bank", "kernel": kernel or RBF(0.1), "rank": rule, "precision": precision}
-    return party.summarize(X, **(how | more))[0]
+    return summarize(X, **(how | more))[0]
 
 
 def with_factor(message, change):
@@ -204,7 +204,7 @@ class TestNewSamples:
     @pytest.fixture
     def fitted(self):
         made = [
-            party.summarize(COLUMNS + j, party=name, kernel=RBF(0.1), rank=Fixed(9), keep_training=True)
+            summarize(COLUMNS + j, party=name, kernel=RBF(0.1), rank=Fixed(9), projection="exact")
             for j, name in enumerate(("bank", "shop"))
         ]
         return fuse([s for s, _ in made], n_components=2), [state for _, state in made]

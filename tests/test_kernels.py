@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 
-from dkpca import fusion, party
 from dkpca.errors import InputError
 from dkpca.kernels import KERNELS, RBF, Laplacian, Linear, Polynomial
 from dkpca.linalg.arrays import to_numpy
@@ -58,23 +57,6 @@ def test_a_width_is_one_number_whatever_its_type():
     assert repr(RBF(np.float64(0.5))) == repr(RBF(0.5)) == "RBF(gamma=0.5)"
     with pytest.raises(InputError, match="gamma is True"):
         RBF(True)
-
-
-def test_gamma_adds_up_over_parties(table):
-    blocks = np.array_split(table, 4, axis=1)
-    statistics = [party.statistics(b, party=f"p{j}") for j, b in enumerate(blocks)]
-    distances = ((table[:, None, :] - table[None, :, :]) ** 2).sum(-1)
-    off_diagonal = distances[~np.eye(len(table), dtype=bool)]
-    assert fusion.resolve_gamma("scale", statistics) == pytest.approx(1 / off_diagonal.mean(), rel=1e-12)
-    assert fusion.resolve_gamma(None, statistics) == 1 / table.shape[1]
-    assert fusion.resolve_gamma(0.25, []) == 0.25
-
-
-def test_gamma_of_constant_tables_is_one():
-    statistics = [party.statistics(np.ones((5, 2)), party="a")]
-    assert fusion.resolve_gamma("scale", statistics) == 1.0
-    with pytest.raises(InputError, match="gamma is 'wide'"):
-        fusion.resolve_gamma("wide", statistics)
 
 
 WIDE = [family for family in KERNELS.values() if family.has_width]

@@ -95,7 +95,7 @@ def test_of_a_flat_spectrum_that_was_sent_almost_whole_the_kernel_error_is_known
 
 
 def test_a_party_with_landmarks_says_that_what_they_missed_may_overlap(table):
-    from dkpca.party import summarize
+    from dkpca import summarize
     from dkpca.rank import Fixed
 
     kernel = RBF(0.02)

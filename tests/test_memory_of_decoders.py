@@ -8,13 +8,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from dkpca import wire
+from dkpca import summarize, wire
 from dkpca.errors import DKPCAError
 from dkpca.fusion import fuse
 from dkpca.kernels import RBF
 from dkpca.linalg.precision import round_by, round_to
 from dkpca.messages import CommonTokens, Summary, Tokens, digest
-from dkpca.party import summarize
 from dkpca.rank import Fixed
 from dkpca.store import files, storage
 from dkpca.wire import container

@@ -7,16 +7,14 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from dkpca import DKPCA, subspace_error
+from dkpca import DKPCA, subspace_error, summarize
 from dkpca.certificate.estimate import SAMPLED
 from dkpca.errors import InputError
 from dkpca.fusion import fuse
 from dkpca.kernels import RBF, Linear, Polynomial, Precomputed
-from dkpca.linalg import arrays
 from dkpca.linalg.arrays import sent_to
 from dkpca.linalg.landmark import Landmark
 from dkpca.linalg.rows import groups
-from dkpca.party import summarize
 from dkpca.rank import Fixed
 
 pytestmark = pytest.mark.torch
@@ -258,7 +256,7 @@ def test_little_memory_and_a_device_go_together(torch):
     solver = Landmark(80, bounded=False)
     work = partial(summarize, X, party="bank", kernel=RBF(0.05), rank=Fixed(64), solver=solver)
     plenty, _ = work()
-    tight, state = work(device="cpu", memory=arrays.MemoryLimit.of("100MB"))
+    tight, state = work(device="cpu", max_memory="100MB")
     assert "in files to keep within 0.1 GB" in state.solver
     assert "computed on cpu" in state.solver
     np.testing.assert_allclose(tight.factor.data[:, :5], plenty.factor.data[:, :5], atol=1e-5)

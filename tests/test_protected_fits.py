@@ -9,15 +9,16 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.decomposition import KernelPCA
 
 import dkpca
-from dkpca import DKPCA, subspace_error
+from dkpca import DKPCA, subspace_error, summarize
 from dkpca.errors import InputError, PolicyError, ProtectionError
 from dkpca.exchange import protocols
 from dkpca.kernels import RBF, Linear
 from dkpca.messages import row_number_digest
-from dkpca.party import summarize
+from dkpca.party.questions import SummaryWanted
 from dkpca.party.recovery import Seen, Truth
 from dkpca.party.recovery import run as attacked
 from dkpca.party.summaries import Turned
+from dkpca.party.summaries import summarize as summarize_for
 from dkpca.protection import quantities
 from dkpca.protection.masks import POWERS
 from dkpca.protection.rotation import UNIFORM_UP_TO, Rotation, column_rotation
@@ -34,6 +35,12 @@ def turning(n, digest=None):
     """Rotations of a party of a blind fit."""
     rotation = Rotation(KEY, "run", digest or row_number_digest(n), n)
     return Turned(rotation.hidden_digest, rotation.turn, lambda rank: column_rotation(b"of this party alone", rank))
+
+
+def blindly(table, turned, party="clinic", *, sample_ids=None, precision="float32", **asked):
+    """Summary and state of a party of a blind fit."""
+    question = SummaryWanted(precision=precision, blind=True, **asked)
+    return summarize_for(table, question, party=party, sample_ids=sample_ids, blind=turned)
 
 
 def split(table):
@@ -193,7 +200,7 @@ def test_a_blind_center_with_a_hundred_known_rows_recovers_nothing(n, kernel):
     rows = np.random.default_rng(0).integers(0, len(X), size=n) if n != len(X) else np.arange(n)
     table = X[rows]
     received = [
-        summarize(part, party=name, kernel=kernel, rank=Fixed(10), law="sum", blind=turning(n))[0].factor.decode()
+        blindly(part, turning(n), name, kernel=kernel, rank=Fixed(10), law="sum")[0].factor.decode()
         for name, part in split(table).items()
     ]
     draws = [np.random.default_rng(seed).permutation(n)[:100] for seed in range(3)]
@@ -212,13 +219,12 @@ def test_the_same_attack_recovers_everything_without_the_rotation():
 def test_a_blind_message_says_no_kernel_no_ids_and_no_mean():
     ids = [f"p{i}" for i in range(60)]
     turned = [
-        summarize(
+        blindly(
             X[:60, :10],
-            party="clinic",
+            turning(60, None if names is None else dkpca.messages.digest(names)),
             kernel=Linear(),
             rank=Fixed(5),
             sample_ids=names,
-            blind=turning(60, None if names is None else dkpca.messages.digest(names)),
         )[0]
         for names in (ids, None)
     ]
@@ -271,13 +277,7 @@ def test_a_share_of_the_variance_decides_the_components_of_a_protected_fit():
 
 
 def test_rows_of_a_protected_fit_are_not_sent_in_the_open():
-    _, state = summarize(
-        X[:60, :10],
-        party="clinic",
-        kernel=Linear(),
-        rank=Fixed(5),
-        blind=turning(60),
-    )
+    _, state = blindly(X[:60, :10], turning(60), kernel=Linear(), rank=Fixed(5))
     for exact in (False, True):
         with pytest.raises(InputError, match="its fit was protected"):
             dkpca.extend(replace(state, keep_training=True), X[:3, :10], exact=exact)
@@ -315,7 +315,7 @@ def test_no_kernel_hands_the_rotation_over(gamma, rank):
     errors = {}
     for how, blind in (("careless", careless), ("ours", turned)):
         settings: dict[str, Any] = {"kernel": RBF(gamma), "rank": Fixed(rank), "law": "sum", "precision": "float64"}
-        sent = np.asarray(summarize(part, party="clinic", blind=blind, **settings)[0].factor.decode())
+        sent = np.asarray(blindly(part, blind, **settings)[0].factor.decode())
         found = sent / np.linalg.norm(sent, axis=0) @ known[:, : sent.shape[1]].T  # Q, where the columns are V
         truth = rotation.turn(known[:, : sent.shape[1]]) @ known[:, : sent.shape[1]].T
         signs = np.sign(np.sum((found @ known) * rotation.turn(known), axis=0))  # the best case: signs are known

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dkpca import summarize
 from dkpca.errors import InputError
 from dkpca.kernels import RBF
 from dkpca.linalg.precision import COMPACT, PRECISIONS
-from dkpca.party import summarize
 from dkpca.party.limits import ANYTHING
 from dkpca.rank import Adaptive, Auto, Budget, Fixed, RankRule
 

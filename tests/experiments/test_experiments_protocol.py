@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dkpca import DKPCA, fusion, party, subspace_error
+from dkpca import DKPCA, fusion, subspace_error, summarize
 from dkpca.kernels import RBF, Linear
 from dkpca.rank import Adaptive, Fixed, RankRule
 from experiments import protocol
@@ -21,7 +21,7 @@ def test_truncated_spectra_send_what_a_party_would(rule: RankRule) -> None:
     blocks = protocol.random_blocks(24, 4, np.random.default_rng(2))
     pairs = protocol.spectra(X, blocks, KERNEL, [Fixed(3), Fixed(9), Adaptive(0.02)])
     answers = [
-        party.summarize(X[:, c], party=f"p{j}", kernel=KERNEL, rank=rule, precision="float64")[0]
+        summarize(X[:, c], party=f"p{j}", kernel=KERNEL, rank=rule, precision="float64")[0]
         for j, c in enumerate(blocks)
     ]
     assert protocol.ranks(pairs, rule) == [summary.rank for summary in answers]

@@ -11,7 +11,6 @@ from dkpca import party, wire
 from dkpca.errors import InputError, PolicyError, StorageError
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.messages import Message, Summary
-from dkpca.party.answers import asked_by
 from dkpca.party.limits import Limits
 from dkpca.party.questions import SummaryWanted
 from dkpca.party.state import PartyState
@@ -146,7 +145,7 @@ def summarize(
         del X, table  # which may fill the memory: nobody else holds them
         summary, kept = party.summarize(
             numbers.pop(),
-            **asked_by(asked),
+            asked,
             party=holding.party,
             prepared=preparation.reading.standardize and kernel.columns_are == "quantities",
             sample_ids=names,

@@ -620,7 +620,7 @@ def _added(
 
     def bounded_by(answers: Answers) -> Questions:
         sent = [[answers[n].values for n in names], [answers[n].lengths for n in names]]
-        most = [dict.fromkeys(names, masks.largest_power(masks.added_bits(each))) for each in sent]
+        most = [dict.fromkeys(names, masks.largest_power(each)) for each in sent]
         return dict.fromkeys(names, asked(1, *most))
 
     known = {name: quantities.bounds_without_data(what, kernel, shape.columns[name]) for name in names}

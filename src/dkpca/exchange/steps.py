@@ -18,7 +18,6 @@ from dkpca.linalg.arrays import Array, MemoryLimit
 from dkpca.linalg.leading import Solver
 from dkpca.messages import Message, Partials, Rows, Summary, check_party_name
 from dkpca.party import ANYTHING
-from dkpca.party.answers import asked_by
 from dkpca.party.limits import Limits
 from dkpca.party.state import PartyState
 from dkpca.rank import RankRule
@@ -113,7 +112,7 @@ def summarize(
     memory = MemoryLimit.of(compute.max_memory)
     summary, state = core.summarize(
         check_table(check_party_name(party), X, columns_are=chosen.columns_are, memory=memory),
-        **asked_by(summary_question(fit, {party: chosen}, party, 0)),
+        summary_question(fit, {party: chosen}, party, 0),
         party=party,
         sample_ids=sample_ids,
         limits=limits,

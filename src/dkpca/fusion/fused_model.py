@@ -24,7 +24,7 @@ from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.leading import Solver, leading
 from dkpca.linalg.precision import Factor, as_received, reweighed, round_to, whole
 from dkpca.linalg.rows import by_strips, pick, threads_of_our_own
-from dkpca.messages import Partials, Rows, Scores, Statistics, Summary
+from dkpca.messages import Partials, Rows, Scores, Summary
 
 LANDMARKS = 500  # of the center, unless it is told otherwise
 FIRST = 32  # components looked at first, twice as many each time they are too few
@@ -159,23 +159,6 @@ class FusedModel:
     def scores(self) -> Array:
         """Scores of the training samples, (n_samples, n_components)."""
         return self.eigenvectors * namespace(self.eigenvalues).sqrt(self.eigenvalues)[None, :]
-
-
-def resolve_gamma(gamma: float | str | None, statistics: Iterable[Statistics]) -> float:
-    """Derive gamma: as given, 1 / number of columns (None), or 1 / mean distance ("scale"); 1 if all are constant.
-
-    The statistics are those of the parties with the same kernel, taken for that kernel.
-    """
-    if isinstance(gamma, str) and gamma != "scale":
-        raise InputError(f"gamma is {gamma!r}; give a positive number, None or 'scale'")
-    if gamma is not None and not isinstance(gamma, str):
-        return float(gamma)
-    known = list(statistics)
-    if gamma is None:
-        return 1.0 / sum(s.n_features for s in known)
-    # Distances of the joined table are sums over parties, so are their means: gamma = 1 / sum_j d_j.
-    distance = sum(s.mean_squared_distance for s in known)
-    return 1.0 / distance if distance > 0 else 1.0
 
 
 @threads_of_our_own()

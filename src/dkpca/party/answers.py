@@ -239,8 +239,7 @@ def _shape(party: Party, question: q.ShapeWanted) -> messages.Shape:
 
 def _statistics(party: Party, question: q.StatisticsWanted) -> messages.Statistics:
     X = party.table(question.kernel.columns_are)
-    kernel, standardize = question.kernel, question.standardize
-    return summaries.statistics(X, party=party.name, kernel=kernel, standardize=standardize, limits=party.limits)
+    return summaries.statistics(X, question, party=party.name, limits=party.limits)
 
 
 def _go(party: Party, question: q.GoWanted) -> messages.Go:
@@ -249,11 +248,6 @@ def _go(party: Party, question: q.GoWanted) -> messages.Go:
         raise ProtectionError(f"party {party.name!r}: the derived values are not for the plan's parties")
     party.limits.check_samples(derived.n_samples)
     return messages.Go(party.name, q.digest(question))
-
-
-def asked_by(question: q.SummaryWanted) -> dict[str, Any]:
-    """Arguments of `summaries.summarize` that a question has; the rotations of a blind fit are the party's own."""
-    return {name: value for name, value in vars(question).items() if name not in ("blind", "n_samples")}
 
 
 def _summary(party: Party, question: q.SummaryWanted) -> messages.Summary:
@@ -272,7 +266,7 @@ def _summary(party: Party, question: q.SummaryWanted) -> messages.Summary:
         )
     summary, state = summaries.summarize(
         X,
-        **asked_by(question),
+        question,
         party=party.name,
         sample_ids=party.sample_ids(),
         limits=party.limits,

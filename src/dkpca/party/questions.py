@@ -172,19 +172,27 @@ class MaskedWanted(Question, answer=messages.MaskedSum):
     result: str = ""  # fingerprint of the result that shares of scores are made of
     standardize: bool = False
 
+    def sizes(self) -> tuple[int, int]:
+        """Bytes of the numbers and of the lengths in an answer."""
+        raise NotImplementedError
+
+    def most_bytes(self) -> int:
+        return HEADER + sum(self.sizes())
+
+    def check(self, party: str, answer: Any) -> None:
+        super().check(party, answer)
+        if (len(answer.values.data), 0 if answer.lengths is None else len(answer.lengths.data)) != self.sizes():
+            raise FusionError(f"party {party!r}: its masked numbers do not have the requested size")
+        if answer.question != digest(self):
+            raise FusionError(f"party {party!r}: its masked numbers are for another question")
+
 
 @dataclass(frozen=True)
 class BoundsWanted(MaskedWanted, answer=messages.MaskedSum):
     """Asks below which power of two the party's numbers are; masked, so that only the largest bound shows."""
 
-    def most_bytes(self) -> int:
-        return HEADER + 16 * len(POWERS)
-
-    def check(self, party: str, answer: Any) -> None:
-        super().check(party, answer)
-        lengths = answer.lengths
-        if len(answer.values.data) != 8 * len(POWERS) or lengths is None or len(lengths.data) != 8 * len(POWERS):
-            raise FusionError(f"party {party!r}: its masked bounds do not have the requested size")
+    def sizes(self) -> tuple[int, int]:
+        return 8 * len(POWERS), 8 * len(POWERS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,19 +218,10 @@ class SumsWanted(MaskedWanted, answer=messages.MaskedSum):
         )
         return numbers, lengths
 
-    def most_bytes(self) -> int:
-        rows = self.rows
-        return int(HEADER + self.what.count(rows) * self.what.bits // 8 + 8 * (rows.stop - rows.start))
-
-    def check(self, party: str, answer: Any) -> None:
-        super().check(party, answer)
+    def sizes(self) -> tuple[int, int]:
         rows = self.rows
         n_lengths = rows.stop - rows.start if self.what.lengths else 0
-        sizes = (len(answer.values.data), 0 if answer.lengths is None else len(answer.lengths.data))
-        if sizes != (self.what.count(rows) * self.what.bits // 8, 8 * n_lengths):
-            raise FusionError(f"party {party!r}: its masked numbers do not have the requested size")
-        if answer.question != digest(self):
-            raise FusionError(f"party {party!r}: its masked numbers are for another question")
+        return self.what.count(rows) * self.what.bits // 8, 8 * n_lengths
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 
 from dkpca import messages, wire
 from dkpca.errors import InputError
-from dkpca.kernels import RBF, Kernel, Precomputed
+from dkpca.kernels import Kernel, Precomputed
 from dkpca.kernels.grams import KernelGram
 from dkpca.kernels.laws import adds_up
 from dkpca.linalg.arrays import (
@@ -26,7 +26,7 @@ from dkpca.linalg.arrays import (
     to_numpy,
 )
 from dkpca.linalg.gram import Centered, Gram
-from dkpca.linalg.leading import Solver, leading
+from dkpca.linalg.leading import leading
 from dkpca.linalg.precision import COMPACT, DIGITS, Factor, Rounded, largest, round_by, round_to
 from dkpca.linalg.rows import (
     at_hand,
@@ -43,9 +43,9 @@ from dkpca.linalg.rows import (
 from dkpca.messages import Partials, Rows, Statistics, Summary, check_party_name
 from dkpca.party.candidates import Candidate, Candidates, choose_rank, first_guess
 from dkpca.party.limits import ANYTHING, Limits
+from dkpca.party.questions import StatisticsWanted, SummaryWanted
 from dkpca.party.recovery import Measurement
 from dkpca.party.state import PartyState, State, SumState
-from dkpca.rank import RankRule
 from dkpca.wording import counted
 
 FLAT = 0.5  # of the largest effective rank there is, (trace K)^2 / |K|_F^2: beyond it a spectrum is flat
@@ -66,34 +66,22 @@ class Turned:
 
 
 @threads_of_our_own()
-def statistics(
-    X: Array, *, party: str, kernel: Kernel | None = None, standardize: bool = False, limits: Limits = ANYTHING
-) -> Statistics:
-    """Return the statistics from which the center derives gamma. Default kernel: RBF."""
+def statistics(X: Array, asked: StatisticsWanted, *, party: str, limits: Limits = ANYTHING) -> Statistics:
+    """Return the statistics from which the center derives gamma."""
     limits.check_samples(X.shape[0])
-    n_samples, n_features = X.shape
-    kernel = RBF(1.0) if kernel is None else kernel
-    if standardize and kernel.columns_are == "quantities":
+    if asked.standardize and asked.kernel.columns_are == "quantities":
         X = standardized(X, *column_scales(X))
-    return Statistics(party, n_samples, n_features, mean_squared_distance=scale_statistic(kernel, X, party))
+    return Statistics(party, X.shape[0], X.shape[1], scale_statistic(asked.kernel, X, party))
 
 
 @threads_of_our_own()
 def summarize(
     X: Array,
+    asked: SummaryWanted,
     *,
     party: str,
-    kernel: Kernel,
-    rank: RankRule,
-    precision: str = "float32",
-    solver: str | Solver = "auto",
-    random_state: int = 0,
-    keep_training: bool = False,
     sample_ids: Sequence[str] | None = None,
-    standardize: bool = False,
     prepared: bool = False,
-    balance: float = 0.0,
-    law: str | None = None,
     limits: Limits = ANYTHING,
     known_rows: int = 0,
     blind: Turned | None = None,
@@ -102,19 +90,12 @@ def summarize(
 ) -> tuple[Summary, PartyState]:
     """Compute the one message that a party sends, and the state that it keeps.
 
-    X, party, kernel, sample_ids, precision, solver, device and limits are as for `dkpca.summarize`.
+    Eigenvalues at the level of rounding error are never sent.
 
     Parameters
     ----------
-    rank : RankRule
-        How many eigenpairs to send. Eigenvalues at the level of rounding error are never sent.
-    keep_training : bool
-        Whether the state keeps all training rows, which the paper's projection of new samples needs.
-    standardize, prepared : bool
-        Whether to scale columns to mean 0 and standard deviation 1 (the state stores both), or whether they are
-        already so. The bounds include the rounding error of the scaling.
-    balance : float
-        If positive, the party sets its own gamma so that gamma times the distance has this mean; 0: gamma as given.
+    prepared : bool
+        Whether columns have mean 0 and standard deviation 1 already. The bounds include the rounding of that.
     known_rows : int
         Number of rows an attacker is assumed to know when the message is attacked before it leaves; the result is
         kept in the state. 0: no attack.
@@ -125,21 +106,23 @@ def summarize(
         Limit for arrays with one row per sample; larger arrays are stored in temporary files.
     """
     _check_samples(X, party, limits)
-    limits.check_form(precision, "none" if blind is None else "blind")
-    rank = limits.bounded(rank.sent_in(precision))
-    table = measured_for(kernel, X, party, memory, standardize=standardize, balance=balance, prepared=prepared)
+    limits.check_form(asked.precision, "none" if blind is None else "blind")
+    rank = limits.bounded(asked.rank.sent_in(asked.precision))
+    table = measured_for(
+        asked.kernel, X, party, memory, standardize=asked.standardize, balance=asked.balance, prepared=prepared
+    )
     X, kernel = table.X, table.kernel
 
     # K, the party's Gram matrix: entries are evaluated on demand, and only the dense solver stores it. A blind center
     # cannot center it, so the party does.
     gram: Gram = KernelGram(kernel, X, table.origin, standardized=table.error, memory=memory)
     if blind is not None:
-        _check_blind(kernel, X, law, party)
+        _check_blind(kernel, X, asked.law, party)
         gram = Centered(gram)
 
     # Leading eigenpairs of K, lambda and V (linalg/leading.py picks the solver): as many as the rule first asks for.
     # `Candidates` computes more if the rule needs them.
-    how: dict[str, Any] = {"solver": solver, "random_state": random_state, "device": device}
+    how: dict[str, Any] = {"solver": asked.solver, "random_state": asked.random_state, "device": device}
     most = min(limits.rank, gram.n)
     with _naming(party):
         guess = first_guess(rank, gram.n, most)
@@ -150,7 +133,7 @@ def summarize(
             gram=gram,
             table=X,
             message=_message(table, party, sample_ids, blind),
-            precision=precision,
+            precision=asked.precision,
             digits=DIGITS[limits.precision],
             most=most,
             pairs=pairs,
@@ -168,7 +151,7 @@ def summarize(
     if blind is not None:
         _check_spectrum(to_numpy(chosen.pairs.values), summary.trace_left_out, gram, party)
     recovered = _recovered(chosen, limits, known_rows)
-    return summary, _kept(table, chosen, decided, blind, keep_training=keep_training, recovery=recovered)
+    return summary, _kept(table, chosen, decided, blind, keep_training=asked.keep_training, recovery=recovered)
 
 
 def _kept(

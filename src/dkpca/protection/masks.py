@@ -81,15 +81,8 @@ def added(received: Sequence[Packed], ring: ModularRing, count: int) -> Numbers:
     return ring.decode(total)
 
 
-def added_bits(received: Sequence[Packed]) -> Numbers:
-    """Whether anybody's number is other than zero, where all numbers are random or zero (see `largest_power`)."""
-    total = np.zeros(len(received[0].data) // 8, dtype=DTYPES[64])
-    for packed in received:
-        total += packed.data.view(DTYPES[64])
-    return np.asarray(total != 0)
-
-
 POWERS = np.arange(-1000, 1024)  # of two: between them lie the bounds of all numbers that can be added up
+BITS = ModularRing(64, 1.0)  # on which whole numbers are added to find the largest power
 
 
 def bits_of(largest: float, random: Numbers) -> Numbers:
@@ -104,7 +97,7 @@ def bits_of(largest: float, random: Numbers) -> Numbers:
     return np.where(2.0 ** POWERS.astype(float) < largest, random, np.uint64(0)).astype(DTYPES[64])
 
 
-def largest_power(some: Numbers) -> float:
-    """Bound that the sum of all `bits_of` stands for."""
-    beyond = np.flatnonzero(some)
+def largest_power(received: Sequence[Packed]) -> float:
+    """Bound that the sum of all parties' `bits_of` stands for."""
+    beyond = np.flatnonzero(added(received, BITS, len(POWERS)))
     return float(2.0 ** POWERS[0] if not len(beyond) else 2.0 ** float(POWERS[min(beyond[-1] + 1, len(POWERS) - 1)]))
