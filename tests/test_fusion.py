@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from dkpca import subspace_error, summarize
 from dkpca.errors import FusionError, InputError
-from dkpca.fusion import fuse, project, project_exact
+from dkpca.fusion import fuse
+from dkpca.fusion.scoring import project, project_exact
 from dkpca.kernels import RBF, Linear
 from dkpca.linalg.arrays import to_numpy
 from dkpca.messages import digest

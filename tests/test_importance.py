@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
-from dkpca import DKPCA, fusion
+from dkpca import DKPCA
 from dkpca.analysis.importance import Drives, associations, at_party
 from dkpca.errors import InputError
+from dkpca.fusion import fused_model
 
 FULL: dict[str, Any] = {"rank": 10**6, "precision": "float64", "solver": "dense"}
 STEP = 1e-4
@@ -52,7 +53,7 @@ def test_derivatives_are_finite_differences(kernel, law, weights):
 def at_its_party(model, X, name):
     """What a party computes from its own columns and the result that it was told."""
     fused, state = model.model_, model._states[name]
-    told = fusion.result(fused, fused.scores, "0" * 64, with_row_means=not fused.law.scores_add)
+    told = fused_model.result(fused, fused.scores, "0" * 64, with_row_means=not fused.law.scores_add)
     means = None if told.row_means is None else told.row_means.decode()
     measured = np.asarray(state.measured(X[name]))
     return at_party(state.kernel, ("x", "y", "z"), measured, told.scores.decode(), means, told.residual)
@@ -90,21 +91,18 @@ def test_what_a_solver_leaves_is_in_the_bound():
     X = tables()
     exact = DKPCA(2, gamma=0.1, **FULL).fit(X)
     rough = replace(exact.model_, eigenvalues=exact.model_.eigenvalues * 0.9)
-    means, residual = fusion.row_means(rough)
+    found = fused_model.row_means(rough)
+    assert found is not None
+    means, residual = found
     np.testing.assert_allclose(residual, 0.1 * exact.eigenvalues_[0])
     np.testing.assert_allclose(means[:, 0], np.mean(rbf_kernel(np.hstack([X["a"], X["b"]]), gamma=0.1), axis=0))
 
 
-def test_row_means_are_said_to_be_useless_where_they_are():
-    X, batch = tables(), {"batch": np.arange(70) % 2}
-    for asked, covariates in (
-        ({"law": "sum"}, None),
-        ({}, batch),
-        ({"center": False}, None),
-        ({"solver": "landmark"}, None),
-    ):
-        assert fusion.without_row_means(DKPCA(2, **asked).fit(X, covariates=covariates).model_) is not None
-    assert fusion.without_row_means(DKPCA(2).fit(X).model_) is None
+def test_landmarks_give_no_row_means():
+    for solver, expected in (("landmark", False), ("dense", True)):
+        model = DKPCA(2, solver=solver).fit(tables()).model_
+        told = fused_model.result(model, model.scores, "0" * 64, with_row_means=True)
+        assert (told.row_means is not None) == expected
 
 
 def test_a_table_of_them_survives_its_file():

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from dkpca import party, summarize
 from dkpca.errors import DKPCAError, FusionError
-from dkpca.fusion import fuse, plausibility, project, project_exact
+from dkpca.fusion import fuse, plausibility
+from dkpca.fusion.scoring import project, project_exact
 from dkpca.kernels import RBF, ChiSquared, CosineKernel, Laplacian, Linear, Overlap, Polynomial
 from dkpca.linalg.landmark import Landmark
 from dkpca.linalg.precision import PRECISIONS, Rounded, round_to

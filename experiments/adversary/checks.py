@@ -66,9 +66,7 @@ def checks(model: DKPCA, tables: dict[str, Any], kernel: Kernel, covariates: Any
     if len(K) > truth.EXACT_UP_TO:
         exact *= math.sqrt(len(K)) * len(summaries)
     summed = 4.0 * growth(len(K)) * unit(reference)
-    errors = [
-        PartyError.of(s, s.factor.decode() * weights[name] ** 0.5, weights[name]) for name, s in summaries.items()
-    ]
+    errors = [PartyError.of(s, s.factor.decode(), weights[name]) for name, s in summaries.items()]
     lacking = model.model_.lacking is not None
     amplified = [
         float(w.max()) for w in law.error_weights([e.received for e in errors], [e.diagonal for e in errors])

@@ -8,7 +8,7 @@ Where the steps of the paper are:
 - the center multiplies or adds, centers, takes eigenvectors: `fusion.fused_model.fuse`; entries of the fused matrix
   come from `kernels.grams.FusedGram` (multiplied in `kernels.laws.Product`), centering is `linalg.gram.Centered`
 - a new sample gets its row: `party.summaries.extend` (`partials` for the paper's own way); and its scores:
-  `fusion.fused_model.project`
+  `fusion.scoring.place`
 
 `exchange`, `store` and `cli` carry these steps between processes, files and people under the same verbs.
 `__all__` is the public surface: what other people's scripts rely on. Kernels, rank rules, errors and the wire are

@@ -13,7 +13,6 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dkpca import fusion
 from dkpca import party as core
 from dkpca.analysis import agreement, importance
 from dkpca.errors import InputError, MissingPartyWarning, NotFittedError, warn
@@ -351,7 +350,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if self._shield.protect == "blind":  # the parties have turned the signs too
             signs = in_process.turned_back(self._shield, model.eigenvectors)[1]
             model = replace(model, extension=replace(model.extension, slopes=model.extension.slopes * signs))
-        return fusion.adjusted(model, scores, covariates)
+        return scoring.adjusted(model, scores, covariates)
 
     def score(self, X: AnyTables, y: object = None, *, covariates: Any = None, sample_ids: Any = None) -> float:
         """Return the share of the variance of these samples that the components capture, at most 1.

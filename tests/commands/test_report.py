@@ -12,7 +12,7 @@ import pytest
 
 from dkpca import wire
 from dkpca.analysis.importance import Drives
-from dkpca.fusion import result
+from dkpca.fusion.fused_model import result
 from dkpca.report import page as pages
 from dkpca.report.columns import MOST_COLUMNS, NONE, own_columns, read_labels
 from dkpca.report.content import Content, Source, drawn_samples, influence, packed, read_source

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from dkpca import DKPCA, fusion, wire
+from dkpca import DKPCA, wire
 from dkpca.analysis.importance import Drives
 from dkpca.errors import InputError
 from dkpca.exchange import protocols, study
 from dkpca.exchange.member import RefusedError
 from dkpca.exchange.protocols import Terms
+from dkpca.fusion import fused_model
 from dkpca.linalg import leading
 from dkpca.party.disclosure import describe
 from dkpca.settings import Fit
@@ -77,9 +78,9 @@ def test_review_and_inspect_say_that_they_leave(tmp_path):
     said = consortium.join(**ANYTHING).at("airline", study.review).words()
     assert any("result: row means of the fused kernel, a number for each sample" in line for line in said)
     model = DKPCA(2).fit({name: X for name, (_, X) in tables().items()}).model_
-    told = fusion.result(model, model.scores, "0" * 64, with_row_means=True)
+    told = fused_model.result(model, model.scores, "0" * 64, with_row_means=True)
     assert "how similar each sample is to the others on average" in " ".join(describe(told).reveals)
-    assert "on average" not in " ".join(describe(fusion.result(model, model.scores, "0" * 64)).reveals)
+    assert "on average" not in " ".join(describe(fused_model.result(model, model.scores, "0" * 64)).reveals)
     again = wire.decode(wire.encode(told))
     np.testing.assert_array_equal(again.row_means.decode(), told.row_means.decode())
     assert again.residual == told.residual

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from dkpca import fusion, wire
+from dkpca import wire
 from dkpca.errors import DKPCAError, FusionError, InputError, NoAnswerError, WireError
 from dkpca.exchange import protocols
 from dkpca.exchange.protocols import Ask, Terms
-from dkpca.fusion import FusedModel, scoring
+from dkpca.fusion import FusedModel, fused_model, scoring
 from dkpca.linalg.arrays import to_numpy
 from dkpca.messages import SampleTokens, check_name, check_party_name, digest
 from dkpca.party import questions as q
@@ -106,7 +106,7 @@ class Run:
     def told(self, model: FusedModel, scores: Any, places: Places, sent: Mapping[str, Any], batch: str = "") -> Steps:
         """Tell each node the scores of its own samples; it writes them beside their ids."""
         own = {name: scores if places is None else scores[places[name]] for name in self.names}
-        results = {name: fusion.result(model, own[name], sent[name].sample_digest) for name in self.names}
+        results = {name: fused_model.result(model, own[name], sent[name].sample_digest) for name in self.names}
         yield Ask("result", {name: q.ResultGiven(results[name], batch=batch) for name in self.names})
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dkpca.certificate.proof import PartyError
+from dkpca.certificate.proof import PartyError, sent_diagonals
 from dkpca.kernels.grams import FusedGram
 from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import Array, like, namespace, quiet, sent_to, to_numpy, transposed
@@ -190,8 +190,7 @@ def component_errors(
     exact = pairs.extension.anchors is None  # the solver passed over the whole matrix
     all_rows = n <= ROWS or (exact and ((law.linear and not on_workers(V)) or n <= MOST_PASSED))
     few = np.sort(np.random.default_rng([random_state, n]).choice(n, min(n, ROWS), replace=False))
-    diagonals = [e.sent_diagonal for e in errors if e.sent_diagonal is not None] or None
-    factors = [e.factor for e in errors]
+    diagonals, factors = sent_diagonals(errors), [e.factor for e in errors]
     at_few = [rows_of(A, sent_to(few, reference_of(A))) for A in factors]
     lengths = [to_numpy(column_squares(A)).astype(float) for A in factors]
     uncut, cut = [np.ones(A.shape[1]) for A in factors], list(map(without_last, kept_shares(errors, lengths)))

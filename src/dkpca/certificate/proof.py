@@ -38,7 +38,7 @@ from dkpca.linalg.arrays import (
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.landmark import MOST_NUMBERS, part_below
-from dkpca.linalg.precision import Factor, reference_of, row_squares, whole
+from dkpca.linalg.precision import Factor, reference_of, reweighed, row_squares, whole
 from dkpca.linalg.rows import Index, Made, cross, off, pick, row_chunks, times, triangle
 from dkpca.messages import Summary
 
@@ -86,7 +86,8 @@ class PartyError:
 
     @classmethod
     def of(cls, summary: Summary, factor: Factor, weight: float, bound: Array | None = None) -> "PartyError":
-        """Read it off a message and its weighted factor; `bound` is one on the true diagonal, where it is known."""
+        """Read it off a message and its factor; `bound` is one on the true diagonal, where it is known."""
+        factor = factor if weight == 1.0 else reweighed(factor, weight**0.5)
         received = row_squares(factor)
         xp = namespace(received)
         left_out, rounding = weight * summary.left_out_norm, weight * summary.rounding_norm
@@ -126,6 +127,11 @@ class PartyError:
         roots = np.sqrt(shown * (max(0.0, self.left_out - self.overlap) / size))
         scales = np.divide(roots, values**0.5, out=np.zeros_like(roots), where=roots > 0)
         return times(B, like(V * scales.astype(V.dtype)[None, :], B))
+
+
+def sent_diagonals(errors: Sequence[PartyError]) -> list[Array] | None:
+    """Diagonals of the parties' true matrices, if they sent them."""
+    return [e.sent_diagonal for e in errors if e.sent_diagonal is not None] or None
 
 
 class Covered(Gram):
@@ -243,8 +249,8 @@ def ceiling(
         w * (e.overlap / size) + above * ((1.0 + TURNED) * ((e.left_out - e.overlap) / size))
         for e, w, above in zip(errors, weights, lifted, strict=True)
     )
-    diagonals = [e.sent_diagonal for e in errors if e.sent_diagonal is not None] or None
-    covered = Covered(law, [whole(e.factor) for e in errors], [e.directions(size) for e in errors], diagonals)
+    directions = [e.directions(size) for e in errors]
+    covered = Covered(law, [whole(e.factor) for e in errors], directions, sent_diagonals(errors))
     # G V, V'G V and V'G G V: all that the statements need of G.
     xp = namespace(room)
     V = _projected(pairs.vectors, centered, Q)

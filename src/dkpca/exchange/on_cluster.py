@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from dkpca import fusion, party, wire
+from dkpca import party, wire
 from dkpca.errors import InputError, warn
+from dkpca.fusion import scoring
 from dkpca.linalg import on_dask
 from dkpca.linalg.on_dask import is_collection
 from dkpca.messages import check_party_name
@@ -132,7 +133,7 @@ def _transform_rows(estimator: Any, X: Any) -> Any:
     if set(given) != set(states):
         raise InputError(f"the fit had the parties {list(states)}; these samples are from {list(given)}")
     tables = {name: like_fit(name, given[name], state.columns) for name, state in states.items()}
-    arrays, placed = on_dask.row_chunks(tables, estimator.timeout), fusion.placing(estimator.model_)
+    arrays, placed = on_dask.row_chunks(tables, estimator.timeout), scoring.placing(estimator.model_)
 
     def of(start: int, *own: Any) -> tuple[list[Any], None]:
         rows = [party.extend(state, X_own) for state, X_own in zip(states.values(), own, strict=True)]

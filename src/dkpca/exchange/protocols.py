@@ -16,9 +16,9 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from dkpca import fusion, wire
+from dkpca import wire
 from dkpca.errors import FusionError, InputError, TooFewSamplesError
-from dkpca.fusion import FusedModel, audit
+from dkpca.fusion import FusedModel, audit, fuse, fused_model, scoring
 from dkpca.fusion.covariates import Covariates
 from dkpca.kernels import Kernel, Precomputed
 from dkpca.kernels.base import BALANCED, adjusted, center_weights, check_weights, combination, weighed
@@ -113,7 +113,7 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[FusedModel]:
         model = yield from audited(names, model, settings.audit, agreed)
 
     def results() -> Questions:
-        given = partial(published, model(), row_means=terms.row_means and fusion.without_row_means(model()) is None)
+        given = partial(published, model(), row_means=terms.row_means)
         # In the open a party that lacks samples gets the rows of its own.
         rows = dict.fromkeys(names, slice(None)) if terms.places is None else terms.places
         slopes = None if settings.protect != "blind" else model().extension.slopes
@@ -168,7 +168,7 @@ def check_terms(names: Sequence[str], settings: Fit, terms: Terms) -> None:
 def published(model: FusedModel, rows: Any = slice(None), *, row_means: bool = False) -> Scores:
     """Return the result as the parties are told it, of all samples or of some."""
     digest = next(iter(model.summaries.values())).sample_digest
-    return fusion.result(model, model.scores[rows], digest, with_row_means=row_means)
+    return fused_model.result(model, model.scores[rows], digest, with_row_means=row_means)
 
 
 def audited(names: Sequence[str], model: Model, n_rows: int, agreed: Agreed = None) -> Steps[Model]:
@@ -210,7 +210,7 @@ def place(names: Sequence[str], settings: Fit, model: Any, batch: str, terms: Te
         yield from aligned(names, terms, batch)
     if settings.protect == "none":
         rows = yield from new_rows(names, batch)
-        scores: Callable[[], Any] = cache(lambda: fusion.place(model, [rows[name] for name in names]))
+        scores: Callable[[], Any] = cache(lambda: scoring.place(model, [rows[name] for name in names]).scores)
     else:
         scores = yield from _by_new_sums(names, settings, model, batch, terms)
     for owner, columns in terms.taken_out.items() if settings.protect != "blind" else ():  # else in the owner's share
@@ -218,7 +218,7 @@ def place(names: Sequence[str], settings: Fit, model: Any, batch: str, terms: Te
         scores = cache(partial(_adjusted, model, scores, theirs, owner))
 
     def results() -> Questions:
-        told = fusion.result(model, scores(), row_number_digest(len(scores())))
+        told = fused_model.result(model, scores(), row_number_digest(len(scores())))
         return dict.fromkeys(names, q.ResultGiven(told, batch=batch))
 
     def expected(told: Any) -> bool:
@@ -235,7 +235,7 @@ def _adjusted(model: FusedModel, scores: Callable[[], Any], theirs: Answers, own
     known, rows = model.covariates.names, np.asarray(theirs[owner].rows.decode())
     if rows.shape[1] != len(known):
         raise FusionError(f"party {owner!r} sent {rows.shape[1]} covariates of new samples, not {len(known)}")
-    return fusion.adjusted(model, scores(), dict(zip(known, rows.T, strict=True)))
+    return scoring.adjusted(model, scores(), dict(zip(known, rows.T, strict=True)))
 
 
 def _by_new_sums(
@@ -257,7 +257,7 @@ def _by_new_sums(
 
     def projected() -> Any:
         (summary,) = model.summaries.values()
-        return fusion.project(model, [joint.rows_of(summary, joined(), quantities.positions(fitted, terms.run))])
+        return scoring.project(model, [joint.rows_of(summary, joined(), quantities.positions(fitted, terms.run))])
 
     return cache(projected)
 
@@ -296,10 +296,10 @@ def _by_summaries(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[tu
 
 
 def fused_by(settings: Fit, summaries: Sequence[Summary], **others: Any) -> FusedModel:
-    """Fuse as the settings of a fit say, and others of `fusion.fuse`."""
+    """Fuse as the settings of a fit say, and others of `dkpca.fusion.fuse`."""
     own = {name: getattr(settings, name) for name in ("center", "solver", "n_landmarks", "law", "weights")}
     asked: dict[str, Any] = {**own, "random_state": settings.seed, **others}
-    return fusion.fused(settings.n_components, lambda count: fusion.fuse(summaries, n_components=count, **asked))
+    return fused_model.fused(settings.n_components, lambda count: fuse(summaries, n_components=count, **asked))
 
 
 def _go(

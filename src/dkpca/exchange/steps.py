@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from dkpca import fusion
 from dkpca import party as core
 from dkpca.errors import InputError
 from dkpca.exchange.protocols import fused_by, kernels_of, summary_question
-from dkpca.fusion import LANDMARKS, FusedModel
+from dkpca.fusion import FusedModel, scoring
+from dkpca.fusion.fused_model import LANDMARKS
 from dkpca.kernels import Kernel, family
 from dkpca.linalg.arrays import Array, MemoryLimit
 from dkpca.linalg.leading import Solver
@@ -265,7 +265,7 @@ def project(model: FusedModel, messages: Iterable[Rows | Partials]) -> Array:
     True
     """
     _check("project", model=model)
-    return fusion.place(model, _of_kind("project", messages, Rows, Partials))
+    return scoring.place(model, _of_kind("project", messages, Rows, Partials)).scores
 
 
 def _check(caller: str, **parameters: Any) -> None:

@@ -16,11 +16,10 @@ from dkpca.certificate import Audit
 from dkpca.certificate.estimate import Matrix, change, spectrum_at, turned
 from dkpca.certificate.proof import PartyError
 from dkpca.errors import FusionError, InputError
-from dkpca.fusion.fused_model import FusedModel, basis_of
+from dkpca.fusion.fused_model import FusedModel, basis_of, gram_of
 from dkpca.fusion.plausibility import TrueRows, audited_rows
-from dkpca.kernels.grams import FusedGram
 from dkpca.linalg.arrays import Array, device, growth, namespace, to_numpy, unit
-from dkpca.linalg.precision import as_received, reweighed, rows_of
+from dkpca.linalg.precision import as_received, rows_of
 from dkpca.linalg.rows import in_order, strips
 from dkpca.messages import MOST_AUDITED, AuditRequest
 
@@ -129,7 +128,7 @@ def _sums(model: FusedModel, errors: Sequence[PartyError], answers: Sequence[Tru
     (s, d); and for each party D D', (s, s), for its true rows minus those of its factor, over its largest entry.
     """
     V, weights = model.eigenvectors, [model.weights[name] for name in model.summaries]
-    xp, fused = namespace(V), _fused(model, errors)
+    xp, fused = namespace(V), gram_of(model.law, errors)
     mean = xp.mean(V, axis=0, keepdims=True) if model.centered else xp.zeros_like(V[:1, :])
     own, joint = [rows_of(e.factor, chosen) for e in errors], fused.rows(chosen)
     diagonals = [e.diagonal for e in errors]
@@ -250,16 +249,8 @@ def _symmetric(A: Array) -> Array:
 
 
 def _errors(model: FusedModel) -> list[PartyError]:
-    errors = []
-    for name, summary in model.summaries.items():
-        weight, factor = model.weights[name], as_received(summary.factor, model.dtype)
-        errors.append(PartyError.of(summary, factor if weight == 1.0 else reweighed(factor, weight**0.5), weight))
-    return errors
-
-
-def _fused(model: FusedModel, errors: Sequence[PartyError]) -> FusedGram:
-    diagonals = [e.sent_diagonal for e in errors if e.sent_diagonal is not None] or None
-    return FusedGram(model.law, [e.factor for e in errors], diagonals)
+    sent = model.summaries.items()
+    return [PartyError.of(s, as_received(s.factor, model.dtype), model.weights[name]) for name, s in sent]
 
 
 def _drawn(
@@ -267,7 +258,7 @@ def _drawn(
 ) -> Draws:
     """Draw samples in proportion to what may be missing in their diagonal entries, or all with the same chance."""
     # diag(K) - diag(L): what may be missing of each sample, and in proportion to it how likely it is drawn.
-    gap = model.law.diagonal([e.diagonal for e in errors]) - _fused(model, errors).diagonal()
+    gap = model.law.diagonal([e.diagonal for e in errors]) - gram_of(model.law, errors).diagonal()
     missing = np.clip(to_numpy(gap).astype(float), 0.0, None) + model.certificate.kernel_error_below
     missing = missing + 1e-12 * max(float(missing.max()), 1e-300)
     if uniform:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from dkpca.fusion.fused_model import FusedModel, some_samples, training_block
-from dkpca.fusion.scoring import party_shares
+from dkpca.fusion.fused_model import FusedModel
+from dkpca.fusion.scoring import party_shares, some_samples, training_block
 from dkpca.linalg.arrays import Array, to_numpy
 from dkpca.messages import Partials, Rows
 

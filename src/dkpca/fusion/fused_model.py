@@ -2,29 +2,28 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from dkpca.certificate import Certificate
 from dkpca.certificate.estimate import component_errors
-from dkpca.certificate.proof import PartyError, certify
-from dkpca.errors import FusionError, InputError
+from dkpca.certificate.proof import PartyError, certify, sent_diagonals
+from dkpca.errors import InputError
 from dkpca.fusion import completion
 from dkpca.fusion.completion import Lacking
 from dkpca.fusion.covariates import Covariates
-from dkpca.fusion.plausibility import accept, check_certificate, check_same, check_turned, complete
+from dkpca.fusion.plausibility import accept, check_certificate, check_same, check_turned
 from dkpca.kernels import Kernel
 from dkpca.kernels.base import Weights, combination, party_weights
 from dkpca.kernels.grams import FusedGram
 from dkpca.kernels.laws import Law
-from dkpca.linalg.arrays import Array, MemoryLimit, dtype_name, like, namespace, sent_to, to_numpy
+from dkpca.linalg.arrays import Array, MemoryLimit, dtype_name, like, namespace, to_numpy
 from dkpca.linalg.eigenpairs import Extension, Nearby
 from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.leading import Solver, leading
-from dkpca.linalg.precision import Factor, as_received, reweighed, round_to, whole
-from dkpca.linalg.rows import by_strips, pick, threads_of_our_own
-from dkpca.messages import Partials, Rows, Scores, Summary
+from dkpca.linalg.precision import Factor, as_received, round_to, whole
+from dkpca.linalg.rows import threads_of_our_own
+from dkpca.messages import Scores, Summary
 
 LANDMARKS = 500  # of the center, unless it is told otherwise
 FIRST = 32  # components looked at first, twice as many each time they are too few
@@ -221,8 +220,8 @@ def fuse(
     combined = combination({name: summary.kernel for name, summary in accepted.items()}, law)
     factors = {name: _factor(summary, dtype) for name, summary in accepted.items()}
     weighted = party_weights(weights, factors, combined.law, centered=next(iter(accepted.values())).turned)
-    weighed = [A if weighted[name] == 1.0 else reweighed(A, weighted[name] ** 0.5) for name, A in factors.items()]
-    fused_gram = FusedGram(combined.law, weighed, _diagonals(accepted.values(), dtype), memory=memory)
+    errors = [PartyError.of(s, factors[name], weighted[name], bounds.get(name)) for name, s in accepted.items()]
+    fused_gram = gram_of(combined.law, errors, memory)
 
     # Center with H = I - 11'/n, project out covariates if there are any, and find the leading eigenpairs of H K H.
     Q = None if covariates is None else _columns(covariates, fused_gram)
@@ -233,10 +232,6 @@ def fuse(
     )  # fmt: skip
 
     # Certify: how far these are from the eigenpairs of the true matrix, from what the parties left out and rounded.
-    errors = [
-        PartyError.of(summary, A, weighted[name], bounds.get(name))
-        for (name, summary), A in zip(accepted.items(), weighed, strict=True)
-    ]
     certificate = certify(
         errors,
         law=combined.law,
@@ -319,122 +314,18 @@ def _factor(summary: Summary, dtype: str) -> Factor:
     return A @ namespace(A).flip(namespace(A).linalg.eigh(A.T @ A)[1], axis=1)
 
 
-def place(model: FusedModel, received: Iterable[Rows | Partials]) -> Array:
-    """Scores of new samples from the parties' factor rows or distances, (n_new, n_components).
+def gram_of(law: Law, errors: Sequence[PartyError], memory: MemoryLimit | None = None) -> FusedGram:
+    """What the law makes of the parties' weighted factors."""
+    return FusedGram(law, [e.factor for e in errors], sent_diagonals(errors), memory=memory)
 
-    If the fit removed covariates, these scores still contain their effect on the new samples: see `adjusted`.
+
+def row_means(model: FusedModel) -> tuple[Array, float] | None:
+    """Row means of the fused matrix L before centering, (n_samples, 1), and |H L V - V Lambda| of the components.
+
+    None from landmarks, which show few entries of L.
     """
-    known: list[Any] = list(received)
-    kinds = {type(message) for message in known}
-    if len(kinds) > 1:
-        raise FusionError("some parties sent factor rows and others distances; let all of them answer the same way")
-    return project_exact(model, known) if kinds == {Partials} else project(model, known)
-
-
-def project(model: FusedModel, rows: Iterable[Rows]) -> Array:
-    """Scores of new samples from their factor rows; for training samples `model.scores`, up to rounding."""
-    by_party = complete(model.received, rows, lambda message, summary: message.factor.shape[1] == summary.rank)
-    return placing(model)([by_party[name] for name in model.summaries])
-
-
-def placing(model: FusedModel) -> Callable[[Sequence[Rows]], Array]:
-    """Return a function from factor rows of new samples (a message per party, in the model's order) to scores."""
-    law, merged = model.law, merging(model)
-    anchors = merged(model.summaries.values(), model.extension.rows)
-    weights, offset = model.extension.weights, model.extension.offset
-
-    def placed(received: Sequence[Rows]) -> Array:
-        # k(y, anchors) by the law from factor rows of both, and then W and c of the extension.
-        def scores(strip: slice) -> Array:
-            new = merged(received, lambda x: x[strip, :])
-            blocks = (mine @ theirs.T for mine, theirs in zip(new, anchors, strict=True))
-            return law.recombine(blocks) @ weights + offset[None, :]
-
-        return _finite(by_strips(scores, received[0].factor.data, weights))
-
-    return placed
-
-
-@threads_of_our_own()
-def project_exact(model: FusedModel, partials: Iterable[Partials]) -> Array:
-    """Scores of new samples by the paper's method: true kernel rows, centered with the fused matrix."""
-    by_party = complete(
-        model.received, partials, lambda message, summary: message.partial.shape[1] == summary.n_samples
-    )
-    if any(kernel != model.kernel for kernel in model.kernels.values()) or set(model.weights.values()) != {1.0}:
-        raise FusionError("the exact projection needs one kernel of the joined table; use projection='extend'")
-    # The paper's way: partial distances (or inner products) add up to those of the joined table, the
-    # kernel is applied to the sum, and the extension centers and projects.
-    total = sum(by_party[name].partial.decode(model.dtype) for name in model.summaries)
-    rows = model.extension.rows(model.kernel.finish(total).T).T
-    return _finite(rows @ model.extension.weights + model.extension.offset[None, :])
-
-
-def adjusted(model: FusedModel, scores: Array, table: Any) -> Array:
-    """Scores of new samples after removing the effect of their covariates, as in the fit."""
-    known, slopes = model.covariates, model.extension.slopes
-    if known is None or slopes is None:
-        return scores
-    rows = known.rows(table)
-    if len(rows) != scores.shape[0]:
-        raise InputError(f"there are covariates of {len(rows)} samples, and {scores.shape[0]} new samples")
-    return scores + like(rows, slopes) @ slopes
-
-
-def _finite(scores: Array) -> Array:
-    """Refuse scores that are NaN or infinite: the samples are so far away that kernel values overflow."""
-    if not bool(namespace(scores).all(namespace(scores).isfinite(scores))):
-        raise InputError(
-            f"kernel values of the new samples are beyond the range of {dtype_name(scores)}: they lie too far from "
-            "those of the fit; correct or scale their columns"
-        )
-    return scores
-
-
-def some_samples(n_samples: int, most: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    """A fixed random subset of at most `most` samples."""
-    return np.sort(np.random.default_rng(0).permutation(n_samples)[:most])
-
-
-def training_block(model: FusedModel, rows: Array) -> Array:
-    """Entries of the fused matrix between some of the training samples."""
-    picked = merging(model)(model.summaries.values(), lambda data: pick(data, sent_to(rows, data)))
-    return model.law.recombine(A @ A.T for A in picked)
-
-
-def merging(model: FusedModel) -> Callable[[Iterable[Summary | Rows], Callable[[Array], Array]], list[Array]]:
-    """Return a function that gives some rows of factors, weighted and in the form in which they recombine."""
-    law, scales, dtype = model.law, [model.weights[name] ** 0.5 for name in model.summaries], model.dtype
-
-    def merged(messages: Iterable[Summary | Rows], pick: Callable[[Array], Array]) -> list[Array]:
-        messages = list(messages)
-        picked = [replace(message.factor, data=pick(message.factor.data)).decode(dtype) for message in messages]
-        factors = [A * scale for A, scale in zip(picked, scales, strict=True)]
-        diagonals = _diagonals(messages, dtype)
-        return law.merge(factors, None if diagonals is None else [pick(d[:, None])[:, 0] for d in diagonals])
-
-    return merged
-
-
-def _diagonals(messages: Iterable[Summary | Rows], dtype: str) -> list[Array] | None:
-    """Diagonals of the parties' matrices, if they sent them."""
-    sent = [message.diagonal for message in messages if message.diagonal is not None]
-    return [diagonal.decode(dtype)[:, 0] for diagonal in sent] or None
-
-
-def without_row_means(model: FusedModel) -> str | None:
-    """Return the reason why row means would be useless to a party, or None if they are useful."""
-    if model.law.scores_add or not any(kernel.driven_by_means for kernel in model.kernels.values()):
-        return "row means are for rbf kernels under the product law"
-    if model.covariates is not None or not model.centered or model.lacking is not None:
-        return "row means are for centered fits without covariates, of samples that all parties have"
     if model.solver.startswith("landmark"):
-        return "row means need all entries of the fused matrix, and the landmark solver computes few of them"
-    return None
-
-
-def row_means(model: FusedModel) -> tuple[Array, float]:
-    """Row means of the fused matrix L before centering, (n_samples, 1), and |H L V - V Lambda| of the components."""
+        return None
     # L [1/n, V] in one pass. L v = lambda v + 1 m'v for an eigenvector v of H L H, with m the row means.
     V, values, n = to_numpy(model.eigenvectors), to_numpy(model.eigenvalues), model.n_samples
     L = FusedGram(model.law, [as_received(summary.factor, model.dtype) for summary in model.summaries.values()])
@@ -445,7 +336,7 @@ def row_means(model: FusedModel) -> tuple[Array, float]:
 
 def result(model: FusedModel, scores: Array, sample_digest: str, *, with_row_means: bool = False) -> Scores:
     """Return the result for the parties: scores of the samples, and the share of variance that they capture."""
-    means, residual = row_means(model) if with_row_means else (None, 0.0)
+    means, residual = (row_means(model) if with_row_means else None) or (None, 0.0)
     return Scores(
         n_parties=len(model.summaries),
         kernel=model.kernel if len(set(model.kernels.values())) == 1 else None,

@@ -206,7 +206,7 @@ def accept(
     return accepted
 
 
-def complete(
+def one_per_party(
     summaries: Mapping[str, Summary], received: Iterable[NewSamplesT], fits: Callable[[NewSamplesT, Summary], bool]
 ) -> dict[str, NewSamplesT]:
     """New-sample messages by party: one from each party that was fused, about the same samples."""

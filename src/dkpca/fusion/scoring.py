@@ -9,8 +9,8 @@ the sum this leaves out its addend, measured from the mean, and how much that ca
 mean row takes part in every term, so that it has to be asked for.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -18,14 +18,13 @@ import numpy as np
 
 from dkpca import wire
 from dkpca.errors import FusionError, InputError
-from dkpca.fusion import fused_model
 from dkpca.fusion.completion import Completion, complete, held_by
-from dkpca.fusion.fused_model import FusedModel, merging, project, some_samples
-from dkpca.fusion.plausibility import by_name
-from dkpca.linalg.arrays import Array, like, namespace, sent_to, to_numpy
+from dkpca.fusion.fused_model import FusedModel
+from dkpca.fusion.plausibility import by_name, one_per_party
+from dkpca.linalg.arrays import Array, dtype_name, like, namespace, sent_to, to_numpy
 from dkpca.linalg.precision import Rounded
-from dkpca.linalg.rows import by_strips, pick
-from dkpca.messages import Partials, Rows, row_number_digest
+from dkpca.linalg.rows import by_strips, pick, threads_of_our_own
+from dkpca.messages import Partials, Rows, Summary, row_number_digest
 
 MEANS_OVER = 2000  # samples of the fit; with more of them, means and predictions are over so many
 
@@ -54,11 +53,16 @@ def place(
 
     What a party lacks is its mean row, or a mixture as in the fit (`lacking` is "mean" or "complete"; else mean rows
     under the sum law, which adds nothing there). `places` says where the samples that a party has are among all
-    `n_new`; None: each has all of them.
+    `n_new`; None: each has all of them. If the fit removed covariates, these scores still contain their effect on the
+    new samples: see `adjusted`.
     """
     sent: dict[str, Any] = by_name(received, "message about new samples")
     if places is None and not missing:
-        return Placed(fused_model.place(model, sent.values()), list(sent.values()), (), (0.0,) * model.n_components)
+        kinds = {type(message) for message in sent.values()}
+        if len(kinds) > 1:
+            raise FusionError("some parties sent factor rows and others distances; let all answer the same way")
+        scores = (project_exact if kinds == {Partials} else project)(model, sent.values())
+        return Placed(scores, list(sent.values()), (), (0.0,) * model.n_components)
     _check_missing(model, sent, missing, lacking)
     if places is None:  # a party has all new samples, or none
         first = next(iter(sent.values()))
@@ -81,6 +85,91 @@ def place(
         f"carried {', '.join(f'{share:.1%}' for share in lost)}"
     )
     return Placed(scores, seen, tuple(sorted(missing)), lost, words)
+
+
+def project(model: FusedModel, rows: Iterable[Rows]) -> Array:
+    """Scores of new samples from their factor rows; for training samples `model.scores`, up to rounding."""
+    by_party = one_per_party(model.received, rows, lambda message, summary: message.factor.shape[1] == summary.rank)
+    return placing(model)([by_party[name] for name in model.summaries])
+
+
+def placing(model: FusedModel) -> Callable[[Sequence[Rows]], Array]:
+    """Return a function from factor rows of new samples (a message per party, in the model's order) to scores."""
+    law, merged = model.law, merging(model)
+    anchors = merged(model.summaries.values(), model.extension.rows)
+    weights, offset = model.extension.weights, model.extension.offset
+
+    def placed(received: Sequence[Rows]) -> Array:
+        # k(y, anchors) by the law from factor rows of both, and then W and c of the extension.
+        def scores(strip: slice) -> Array:
+            new = merged(received, lambda x: x[strip, :])
+            blocks = (mine @ theirs.T for mine, theirs in zip(new, anchors, strict=True))
+            return law.recombine(blocks) @ weights + offset[None, :]
+
+        return _finite(by_strips(scores, received[0].factor.data, weights))
+
+    return placed
+
+
+@threads_of_our_own()
+def project_exact(model: FusedModel, partials: Iterable[Partials]) -> Array:
+    """Scores of new samples by the paper's method: true kernel rows, centered with the fused matrix."""
+    by_party = one_per_party(
+        model.received, partials, lambda message, summary: message.partial.shape[1] == summary.n_samples
+    )
+    if any(kernel != model.kernel for kernel in model.kernels.values()) or set(model.weights.values()) != {1.0}:
+        raise FusionError("the exact projection needs one kernel of the joined table; use projection='extend'")
+    # The paper's way: partial distances (or inner products) add up to those of the joined table, the
+    # kernel is applied to the sum, and the extension centers and projects.
+    total = sum(by_party[name].partial.decode(model.dtype) for name in model.summaries)
+    rows = model.extension.rows(model.kernel.finish(total).T).T
+    return _finite(rows @ model.extension.weights + model.extension.offset[None, :])
+
+
+def adjusted(model: FusedModel, scores: Array, table: Any) -> Array:
+    """Scores of new samples after removing the effect of their covariates, as in the fit."""
+    known, slopes = model.covariates, model.extension.slopes
+    if known is None or slopes is None:
+        return scores
+    rows = known.rows(table)
+    if len(rows) != scores.shape[0]:
+        raise InputError(f"there are covariates of {len(rows)} samples, and {scores.shape[0]} new samples")
+    return scores + like(rows, slopes) @ slopes
+
+
+def _finite(scores: Array) -> Array:
+    """Refuse scores that are NaN or infinite: the samples are so far away that kernel values overflow."""
+    if not bool(namespace(scores).all(namespace(scores).isfinite(scores))):
+        raise InputError(
+            f"kernel values of the new samples are beyond the range of {dtype_name(scores)}: they lie too far from "
+            "those of the fit; correct or scale their columns"
+        )
+    return scores
+
+
+def some_samples(n_samples: int, most: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    """A fixed random subset of at most `most` samples."""
+    return np.sort(np.random.default_rng(0).permutation(n_samples)[:most])
+
+
+def training_block(model: FusedModel, rows: Array) -> Array:
+    """Entries of the fused matrix between some of the training samples."""
+    picked = merging(model)(model.summaries.values(), lambda data: pick(data, sent_to(rows, data)))
+    return model.law.recombine(A @ A.T for A in picked)
+
+
+def merging(model: FusedModel) -> Callable[[Iterable[Summary | Rows], Callable[[Array], Array]], list[Array]]:
+    """Return a function that gives some rows of factors, weighted and in the form in which they recombine."""
+    law, scales, dtype = model.law, [model.weights[name] ** 0.5 for name in model.summaries], model.dtype
+
+    def merged(messages: Iterable[Summary | Rows], pick: Callable[[Array], Array]) -> list[Array]:
+        messages = list(messages)
+        picked = [replace(message.factor, data=pick(message.factor.data)).decode(dtype) for message in messages]
+        factors = [A * scale for A, scale in zip(picked, scales, strict=True)]
+        sent = [message.diagonal for message in messages if message.diagonal is not None]
+        return law.merge(factors, [pick(d.decode(dtype))[:, 0] for d in sent] or None)
+
+    return merged
 
 
 def _filled_in(
@@ -182,7 +271,7 @@ def captured_share(
     Diagonals are kernel values of each new sample with itself. With covariates, distances are from what they predict.
     """
     # |scores|^2 over the sum of |phi(y) - p(y)|^2 = k(y, y) - 2 p'phi(y) + |p|^2, with p the mean or the prediction.
-    scores = fused_model.adjusted(model, project(model, rows.values()), covariates)
+    scores = adjusted(model, project(model, rows.values()), covariates)
     seen = float(np.sum(to_numpy(scores) ** 2))
     own = {name: np.asarray(to_numpy(diagonals[name]), dtype=float) for name in model.summaries}
     traces = [model.weights[name] * float(own[name].sum()) for name in model.summaries]

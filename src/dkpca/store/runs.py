@@ -19,9 +19,9 @@ from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
-from dkpca import fusion, messages, wire
+from dkpca import messages, wire
 from dkpca.errors import FusionError, InputError, StorageError, WireError
-from dkpca.fusion import FusedModel, scoring
+from dkpca.fusion import FusedModel, fused_model, scoring
 from dkpca.fusion.diagnostics import outside_at_center
 from dkpca.fusion.scoring import Placed
 from dkpca.linalg.arrays import to_numpy
@@ -213,13 +213,13 @@ def _fused(path: Path, before: Mapping[str, Any], accepted: Mapping[str, Receive
     if before.get("covariates"):
         settings["covariates"] = model_beside(path).covariates
     with naming_files({name: item.path for name, item in accepted.items()}):
-        fuse = partial(fusion.fuse, [item.message for item in accepted.values()], **settings)
-        return fusion.fused(wanted, lambda count: fuse(n_components=count))
+        fuse = partial(fused_model.fuse, [item.message for item in accepted.values()], **settings)
+        return fused_model.fused(wanted, lambda count: fuse(n_components=count))
 
 
 def _write(run: Run, accepted: Mapping[str, Received], states: Mapping[str, bytes], gone: Sequence[Path]) -> None:
     path, model, scores = run.path, run.model, np.asarray(to_numpy(run.model.scores))
-    result = wire.pieces(fusion.result(model, scores, run.settings["sample_digest"]))
+    result = wire.pieces(fused_model.result(model, scores, run.settings["sample_digest"]))
     produced: dict[str, Content] = {
         "certificate.json": storage.as_json(model.certificate.to_dict()),
         SETTINGS: storage.as_json(run.settings),
@@ -367,7 +367,7 @@ def place(
     sent = {answer.party: answer for answer in answers}
     n_new = len(sample_names or ())
     placed = scoring.place(run.model, answers, missing, lacking=lacking, places=places, n_new=n_new)
-    placed = replace(placed, scores=fusion.adjusted(run.model, placed.scores, covariates))
+    placed = replace(placed, scores=scoring.adjusted(run.model, placed.scores, covariates))
     scores, digest = to_numpy(placed.scores), next(iter(sent.values())).sample_digest
     if places is not None:
         digest = messages.digest(matching_keys(sample_names or (), id_normalize))
@@ -387,7 +387,7 @@ def place(
     with prepared(out):
         produced: dict[str, Content] = {**embedding_files(names, scores, outside=flags)}
         produced[SETTINGS] = storage.as_json(settings)
-        produced[RESULT] = wire.encode(fusion.result(run.model, scores, digest))
+        produced[RESULT] = wire.encode(fused_model.result(run.model, scores, digest))
         produced |= {f"messages/{name}.rows": wire.encode(rows) for name, rows in sent.items()}
         storage.write_all({out / name: data for name, data in produced.items()})
     return placed, outside
