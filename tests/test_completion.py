@@ -51,7 +51,9 @@ def weights(completion, parties, name):
     before = replace(completion, sweeps=completion.sweeps[:-1])
     lacking = {other: filled.lacking for other, filled in completion.filled.items()}
     rows = before.place({other: filled.factor for other, filled in completion.filled.items()}, lacking)
-    Z = np.concatenate([rows[other] / completion.sizes[other] for other in sorted(rows) if other != name], axis=1)
+    Z = np.concatenate(
+        [rows[other] / completion.sweeps[0][other].size for other in sorted(rows) if other != name], axis=1
+    )
     own, regression = parties[name].rows, completion.sweeps[-1][name]
     Zo = Z[own] - Z[own].mean(axis=0)
     G = Zo.T @ Zo

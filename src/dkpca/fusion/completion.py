@@ -16,6 +16,7 @@ W_j is never written out: a sweep costs O(T (sum of ranks)^2). See docs/decision
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -35,10 +36,8 @@ HIDDEN = 0.1  # share of its rows that is hidden from each party for R^2, if tha
 ENOUGH = 100  # hidden rows at a party: where one round hides fewer, others follow,
 MOST_ROUNDS = 5  # up to so many
 LEAST_SHARED = 10  # samples that a party must share with the others
-PENALTIES = (
-    *(10.0 ** np.arange(-4.0, 1.1, 0.5)).tolist(),
-    math.inf,
-)  # shares of the largest eigenvalue; last: mean row
+# Penalties tried, as shares of the largest eigenvalue; the last gives the mean row.
+PENALTIES = (*(10.0 ** np.arange(-4.0, 1.1, 0.5)).tolist(), math.inf)
 STRIP = 4096  # rows looked at together
 CHANCE = 4.0  # a correlation beyond so many deviations from 0 is no chance: 6 in 100,000
 
@@ -57,6 +56,15 @@ class Held:
     rounding: float  # bound on the norm of what rounding did to it
     longest: float  # bound on the diagonal of the party's matrix
 
+    @cached_property
+    def size(self) -> float:
+        """Root mean square of the length of a row, as a power of two: dividing by it rounds nothing."""
+        largest = float(np.abs(self.factor).max())
+        if not largest > 0.0:
+            return 1.0
+        length = largest * math.sqrt(float(np.sum((self.factor / largest) ** 2)) / len(self.factor))
+        return 2.0 ** math.frexp(length)[1]
+
 
 @dataclass(frozen=True)
 class Regression:
@@ -65,6 +73,7 @@ class Regression:
     a(y) = mean_row + (z - mean)' coefficients, a mixture w(y)'A with |w(y)|^2 <= 1/n_own + |weights'(z - mean)|^2.
     """
 
+    size: float  # of the party's rows
     mean: Vector  # (width,) of the other parties' rows
     mean_row: Vector  # (rank,) of all own rows
     coefficients: Matrix  # (width, rank)
@@ -89,6 +98,11 @@ class Filled:
     norm_squared: float  # bound on |W|^2
     product_error: float  # bound on the nuclear norm of what rounding in W A did to (W A)(W A)'
 
+    def times(self, size: float) -> "Filled":
+        """Return the same for rows that are longer by a power of two; the factor is written over."""
+        self.factor[...] *= size
+        return replace(self, diagonal=self.diagonal * size * size, product_error=self.product_error * size * size)
+
 
 @dataclass(frozen=True)
 class Completion:
@@ -96,17 +110,17 @@ class Completion:
 
     filled: Mapping[str, Filled]
     sweeps: tuple[Mapping[str, Regression], ...]
-    sizes: Mapping[str, float]  # of each party's rows: powers of two
     held_out: Mapping[str, float]  # R^2 of rows that were hidden for it: an estimate
 
     def place(self, rows: Mapping[str, Matrix], lacking: Mapping[str, Rows]) -> dict[str, Matrix]:
         """Complete further samples by the same weights; rows of samples that a party lacks may hold anything."""
-        current = {name: rows[name] / size for name, size in self.sizes.items()}
-        for name, regression in self.sweeps[0].items():
+        first = self.sweeps[0]
+        current = {name: rows[name] / regression.size for name, regression in first.items()}
+        for name, regression in first.items():
             current[name][lacking[name]] = regression.mean_row
         for regressions in self.sweeps:
             _mix(regressions, current, lacking)
-        return {name: current[name] * size for name, size in self.sizes.items()}
+        return {name: current[name] * regression.size for name, regression in first.items()}
 
 
 @dataclass(frozen=True)
@@ -152,11 +166,7 @@ def completed(
     positions = {name: np.asarray(places[name], dtype=np.intp) for name in summaries}
     n_samples = _n_samples(summaries, positions)
     held = {name: held_by(summary, positions[name], dtype) for name, summary in summaries.items()}
-    if mode == "complete":
-        found = complete(held, n_samples, seed=seed)
-    else:
-        check_shared(positions, n_samples)
-        found = _swept(held, n_samples, set(held), sweeps=1)
+    found = complete(held, n_samples, seed=seed, mode=mode)
     samples = samples or row_number_digest(n_samples)
     made, diagonals = {}, {}
     for name, summary in summaries.items():
@@ -210,12 +220,15 @@ def _completed(summary: Summary, filled: Filled, more: float, samples: str) -> S
     )
 
 
-def complete(parties: Mapping[str, Held], n_samples: int, *, seed: int = 0) -> Completion:
+def complete(parties: Mapping[str, Held], n_samples: int, *, seed: int = 0, mode: str = "complete") -> Completion:
     """Complete the rows that parties lack, and estimate how well, by rows that are hidden for it.
 
-    A party whose hidden rows the others do not predict (R^2 of 0 or less) gets its mean row.
+    A party whose hidden rows the others do not predict (R^2 of 0 or less) gets its mean row; so do all with the mode
+    "mean".
     """
     check_shared({name: held.rows for name, held in parties.items()}, n_samples)
+    if mode == "mean":
+        return _swept(parties, n_samples, set(parties), sweeps=1)
     estimated = held_out(parties, n_samples, seed=seed)
     unpredicted = {name for name, share in estimated.items() if not share > 0.0}
     return replace(_swept(parties, n_samples, unpredicted), held_out=estimated)
@@ -245,7 +258,7 @@ def held_out(parties: Mapping[str, Held], n_samples: int, *, seed: int = 0) -> d
         }
         completed = _swept(shown, n_samples, set()).filled
         for name, held in parties.items():
-            size, found = _size(held.factor), completed[name].factor[held.rows[hidden[name]]]
+            size, found = held.size, completed[name].factor[held.rows[hidden[name]]]
             true = held.factor[hidden[name]].astype(float) / size
             mean = shown[name].factor.mean(axis=0).astype(float) / size
             outside = held.longest / size / size - (true**2).sum(axis=1)
@@ -304,26 +317,19 @@ def _swept(parties: Mapping[str, Held], n_samples: int, unpredicted: set[str], *
     All rows are divided by the party's size meanwhile, so that parties count alike and no square overflows.
     """
     lacking = {name: np.setdiff1d(np.arange(n_samples), held.rows) for name, held in parties.items()}
-    sizes = {name: _size(held.factor) for name, held in parties.items()}
     # Mean rows first. A sweep learns w(y) of every party from what the sweep before made of the others, and puts the
     # mixtures w'A in the place of the rows that are lacking.
     current = {}
     for name, held in parties.items():
         current[name] = np.empty((n_samples, held.factor.shape[1]), dtype=held.factor.dtype)
-        current[name][held.rows] = held.factor / sizes[name]
+        current[name][held.rows] = held.factor / held.size
         current[name][lacking[name]] = current[name][held.rows].mean(axis=0)
-    made: list[dict[str, Regression]] = []
-    mixed: dict[str, _Mixed] = {}
+    made, mixed = list[dict[str, Regression]](), dict[str, Filled]()
     for sweep in range(1, sweeps + 1):
-        made.append(
-            {
-                name: _regression(held, sizes[name], current, name, unpredicted, final=sweep == sweeps)
-                for name, held in parties.items()
-            }
-        )
+        last = sweep == sweeps
+        made.append({n: _regression(held, current, n, unpredicted, final=last) for n, held in parties.items()})
         mixed = _mix(made[-1], current, lacking)
-    filled = {name: _filled(current.pop(name), lacking[name], mixed[name], sizes[name]) for name in parties}
-    return Completion(filled, tuple(made), sizes, {})
+    return Completion({name: mixed[name].times(held.size) for name, held in parties.items()}, tuple(made), {})
 
 
 def _others(current: Mapping[str, Matrix], name: str, rows: Rows) -> Matrix:
@@ -332,7 +338,7 @@ def _others(current: Mapping[str, Matrix], name: str, rows: Rows) -> Matrix:
 
 
 def _regression(
-    held: Held, size: float, current: Mapping[str, Matrix], name: str, unpredicted: set[str], *, final: bool
+    held: Held, current: Mapping[str, Matrix], name: str, unpredicted: set[str], *, final: bool
 ) -> Regression:
     """Ridge regression of a party's own rows on those of the others, with the penalty by leave-one-out."""
     n_own = len(held.rows)
@@ -357,8 +363,9 @@ def _regression(
     roundings = growth(n) + 4.0 * growth(len(g))
     slack = roundings * u * float(g.sum())
     error = 2.0 * roundings * u * spread * float(np.linalg.norm(A)) * float(shrinkage.max(initial=0.0))
-    longest = held.longest / size / size
+    size, longest = held.size, held.longest / held.size / held.size
     return Regression(
+        size=size,
         mean=mean,
         mean_row=current[name][held.rows].mean(axis=0),
         coefficients=coefficients.astype(mean.dtype),
@@ -388,30 +395,26 @@ def _penalty(g: Vector, U: Matrix, rotated: Matrix, Z: Matrix, A: Matrix) -> flo
     return float(PENALTIES[int(np.argmin(errors))])
 
 
-@dataclass(frozen=True)
-class _Mixed:
-    """Rows that one regression made, and what is known of their weights."""
-
-    rows: Matrix  # (n, rank)
-    diagonal: Vector  # (n,): bound on w'Kw
-    square: Matrix  # F'F of an F with |W|^2 <= 1 + |F|^2
-    error: float  # bound on the Frobenius norm of what rounding did to the rows
-
-
 def _mix(
     regressions: Mapping[str, Regression], current: Mapping[str, Matrix], lacking: Mapping[str, Rows]
-) -> dict[str, _Mixed]:
+) -> dict[str, Filled]:
     """Make the lacking rows of every party from what is there of the others, and put them in their places."""
     made = {name: _mixtures(regression, current, name, lacking[name]) for name, regression in regressions.items()}
-    for name, mixed in made.items():
-        current[name][lacking[name]] = mixed.rows
-    return made
+    filled = {}
+    for name, (rows, diagonal, norm_squared, error) in made.items():
+        current[name][lacking[name]] = rows
+        product_error = 2.0 * error * float(np.linalg.norm(current[name])) + error**2
+        filled[name] = Filled(current[name], lacking[name], diagonal, norm_squared, product_error)
+    return filled
 
 
-def _mixtures(regression: Regression, current: Mapping[str, Matrix], name: str, lacking: Rows) -> _Mixed:
-    """Rows w'A for the weights of a regression, shrunk to the length of a sample.
+def _mixtures(
+    regression: Regression, current: Mapping[str, Matrix], name: str, lacking: Rows
+) -> tuple[Matrix, Vector, float, float]:
+    """Rows w'A for the weights of a regression, shrunk to the length of a sample; bounds on their w'Kw, and on |W|^2.
 
-    What bounds rest on is known of rows of the last sweep only: those of earlier ones are learned from.
+    And one on the Frobenius norm of what rounding did to the rows. Bounds are for rows of the last sweep only: those
+    of earlier ones are learned from.
     """
     u, longest = unit(regression.mean), regression.longest
     rows = np.empty((len(lacking), regression.coefficients.shape[1]), dtype=regression.mean.dtype)
@@ -431,28 +434,8 @@ def _mixtures(regression: Regression, current: Mapping[str, Matrix], name: str, 
         F = np.column_stack([np.full_like(shrink, regression.n_own**-0.5), across]) * shrink[:, None]
         square += F.T @ F
         error += float(((moved * shrink + 2.0 * u * math.sqrt(longest)) ** 2).sum())
-    return _Mixed(rows, diagonals, square, math.sqrt(error))
-
-
-def _filled(factor: Matrix, lacking: Rows, mixed: _Mixed, size: float) -> Filled:
-    """Bounds for W A: |W|^2 = 1 + |W_lacking|^2, since the rest of W is the identity."""
-    # With R and N the parts left out and rounded, |W R W'| <= |W|^2 |R|: stated errors grow by |W|^2.
-    largest = float(np.linalg.eigvalsh(mixed.square)[-1]) if len(lacking) else 0.0
-    allowance = (growth(len(lacking)) + growth(len(mixed.square))) * unit(factor) * float(np.trace(mixed.square))
-    norm = float(np.linalg.norm(factor))
-    return Filled(
-        factor=factor * size,
-        lacking=lacking,
-        diagonal=mixed.diagonal * size * size,
-        norm_squared=1.0 + max(0.0, largest) + allowance,
-        product_error=(2.0 * mixed.error * norm + mixed.error**2) * size * size,
-    )
-
-
-def _size(factor: Matrix) -> float:
-    """Root mean square of the length of a row, as a power of two: dividing by it rounds nothing."""
-    largest = float(np.abs(factor).max())
-    if not largest > 0.0:
-        return 1.0
-    length = largest * math.sqrt(float(np.sum((factor / largest) ** 2)) / len(factor))
-    return 2.0 ** math.frexp(length)[1]
+    # |W|^2 = 1 + |W_lacking|^2 <= 1 + |F'F|, since the rest of W is the identity. With R and N the parts left out and
+    # rounded, |W R W'| <= |W|^2 |R|: stated errors grow by |W|^2.
+    largest = float(np.linalg.eigvalsh(square)[-1]) if len(lacking) else 0.0
+    allowance = (growth(len(lacking)) + growth(len(square))) * u * float(np.trace(square))
+    return rows, diagonals, 1.0 + max(0.0, largest) + allowance, math.sqrt(error)
