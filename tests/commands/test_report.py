@@ -31,12 +31,9 @@ def embedding(scores, names, path=Path("embedding.csv")):
 def page_names(path):
     """Names that a page shows, read as its own script reads them."""
     text = path.read_text()
-    (header_text,) = re.findall(r'id="header">(.*?)</script>', text, re.DOTALL)
-    (bundle_text,) = re.findall(r'id="bundle">(.*?)</script>', text)
-    header = json.loads(header_text)
-    bundle = zlib.decompress(base64.b64decode(bundle_text))
-    place = header["names"]
-    return json.loads(bundle[place["offset"] : place["offset"] + place["length"]]), header
+    (data,) = re.findall(r'id="data">(.*?)</script>', text, re.DOTALL)
+    header = json.loads(data)
+    return json.loads(zlib.decompress(base64.b64decode(header["names"]["data"]))), header
 
 
 @pytest.fixture
@@ -230,10 +227,9 @@ def test_packed_scores_are_within_a_step_of_the_scores():
     rng = np.random.default_rng(0)
     scores = rng.normal(size=(30, 3)) * [1e-3, 1.0, 1e6]
     content = Content(embedding(scores, [str(i) for i in range(30)]), "title")
-    header, bundle = packed(content, drawn_samples(content, 100))
-    data = zlib.decompress(base64.b64decode(bundle))
-    place, low, high = (header["scores"][key] for key in ("steps", "low", "high"))
-    steps = np.frombuffer(data, dtype="<u2", count=place["length"], offset=place["offset"]).reshape(3, 30).T
+    shown = packed(content, drawn_samples(content, 100))["scores"]
+    sent, low, high = (shown[key] for key in ("steps", "low", "high"))
+    steps = np.frombuffer(zlib.decompress(base64.b64decode(sent["data"])), dtype="<u2").reshape(3, 30).T
     found = np.array(low) + steps * (np.array(high) - low) / 65_535
     assert (np.abs(found - scores) <= 0.51 * np.ptp(scores, axis=0) / 65_535).all()
 

@@ -276,45 +276,30 @@ def influence(model: FusedModel) -> Matrix:
     return np.array(list(party_shares(model).values()))
 
 
-@dataclass
-class Bundle:
-    """Arrays one behind the other; the page finds each by its place."""
-
-    parts: list[bytes] = field(default_factory=list)
-    size: int = 0
-
-    def add(self, array: Any) -> dict[str, Any]:
-        """Append an array; return where it is."""
-        array = np.ascontiguousarray(array)
-        data = array.astype(array.dtype.newbyteorder("<")).tobytes()
-        place = {"offset": self.size, "length": array.size, "type": array.dtype.name}
-        self._append(data)
-        return place
-
-    def add_texts(self, texts: Sequence[str]) -> dict[str, Any]:
-        """Append texts; return where they are."""
-        # A lone surrogate cannot be encoded, and no table reader makes one.
-        data = json.dumps(list(texts), ensure_ascii=False, separators=(",", ":")).encode()
-        place = {"offset": self.size, "length": len(data), "type": "texts"}
-        self._append(data)
-        return place
-
-    def encoded(self) -> str:
-        """Everything, compressed, as text that needs no escaping."""
-        return base64.b64encode(zlib.compress(b"".join(self.parts), level=9)).decode()
-
-    def _append(self, data: bytes) -> None:
-        data += bytes(-len(data) % 8)  # typed arrays start at multiples of their width
-        self.parts.append(data)
-        self.size += len(data)
+def packed_array(array: Any) -> dict[str, str]:
+    """Return an array as the page's script reads it."""
+    array = np.ascontiguousarray(array)
+    return {"type": array.dtype.name, "data": _as_letters(array.astype(array.dtype.newbyteorder("<")).tobytes())}
 
 
-def packed_scores(bundle: Bundle, scores: Matrix) -> dict[str, Any]:
+def packed_texts(texts: Sequence[str]) -> dict[str, str]:
+    """Return texts as the page's script reads them."""
+    # A lone surrogate cannot be encoded, and no table reader makes one.
+    data = json.dumps(list(texts), ensure_ascii=False, separators=(",", ":")).encode()
+    return {"type": "texts", "data": _as_letters(data)}
+
+
+def _as_letters(data: bytes) -> str:
+    """Bytes, compressed, as text that needs no escaping."""
+    return base64.b64encode(zlib.compress(data, level=9)).decode()
+
+
+def packed_scores(scores: Matrix) -> dict[str, Any]:
     """Scores in two bytes each, component by component, with the range of each."""
     low, high = scores.min(axis=0), scores.max(axis=0)
     width = np.where(high > low, high - low, 1.0)
     steps = np.rint((scores - low) / width * STEPS).astype(np.uint16)
-    return {"low": low.tolist(), "high": (low + width).tolist(), "steps": bundle.add(steps.T)}
+    return {"low": low.tolist(), "high": (low + width).tolist(), "steps": packed_array(steps.T)}
 
 
 @dataclass(frozen=True)
@@ -352,9 +337,8 @@ def _completed(source: Source) -> Any:
     return completed
 
 
-def packed(content: Content, drawn: DrawnSamples) -> tuple[dict[str, Any], str]:
-    """Header and arrays of the page."""
-    bundle = Bundle()
+def packed(content: Content, drawn: DrawnSamples) -> dict[str, Any]:
+    """Everything that the page's script draws."""
     n_samples, n_components = drawn.scores.shape
     columns = [] if content.labels is None else content.labels.columns(drawn.names)
     if content.new:  # which samples were fitted, and which batch the others came in
@@ -365,10 +349,10 @@ def packed(content: Content, drawn: DrawnSamples) -> tuple[dict[str, Any], str]:
     header: dict[str, Any] = {
         "count": n_samples,
         "fitted": len(drawn.rows),
-        "names": bundle.add_texts(drawn.names),
-        "scores": packed_scores(bundle, drawn.scores[:, :shown]),
-        "kinds": bundle.add(drawn.kinds),
-        "columns": [_packed_column(bundle, column) for column in columns],
+        "names": packed_texts(drawn.names),
+        "scores": packed_scores(drawn.scores[:, :shown]),
+        "kinds": packed_array(drawn.kinds),
+        "columns": [_packed_column(column) for column in columns],
         "title": content.title,
         "survival": [each.survival.curves if each.survival else {} for each in content.outcomes],
     }
@@ -385,16 +369,17 @@ def packed(content: Content, drawn: DrawnSamples) -> tuple[dict[str, Any], str]:
         }
     if content.drives is not None:
         header["drives"] = _driving(content.drives, np.sum(content.source.scores**2, axis=0))
-    return header, bundle.encoded()
+    return header
 
 
-def _packed_column(bundle: Bundle, column: LabelColumn) -> dict[str, Any]:
+def _packed_column(column: LabelColumn) -> dict[str, Any]:
     described: dict[str, Any] = {"name": column.name, "group": column.group}
     if column.numbers is not None:
-        return described | {"numbers": bundle.add(np.asarray(column.numbers, dtype=np.float32))}
+        return described | {"numbers": packed_array(np.asarray(column.numbers, dtype=np.float32))}
     none = column.categories.index(NONE) if NONE in column.categories else -1
     codes = column.codes.astype(np.min_scalar_type(max(1, len(column.categories) - 1)))
-    return described | {"codes": bundle.add(codes), "categories": bundle.add_texts(column.categories), "none": none}
+    categories = packed_texts(column.categories)
+    return described | {"codes": packed_array(codes), "categories": categories, "none": none}
 
 
 def _of_run(run: Run) -> dict[str, Any]:

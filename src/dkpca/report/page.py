@@ -66,7 +66,6 @@ def render(content: Content, *, points: int) -> str:
 
 def _render(content: Content, points: int) -> str:
     drawn = drawn_samples(content, points)
-    header, bundle = packed(content, drawn)
     style, script = _text("style.css"), joined_scripts()
     return Template(_text("page.html")).substitute(
         title=escape(content.title),
@@ -80,8 +79,7 @@ def _render(content: Content, points: int) -> str:
         drawn=drawn_words(content, drawn),
         sections=sections(content),
         # In a script element the browser looks for nothing but its end and comments, both of which need this sign.
-        header=json.dumps(header, separators=(",", ":")).replace("<", "\\u003c"),
-        bundle=bundle,
+        data=json.dumps(packed(content, drawn), separators=(",", ":")).replace("<", "\\u003c"),
     )
 
 

@@ -1,4 +1,4 @@
-// The samples: names, scores and columns, out of the two data elements of the page.
+// The samples: names, scores and columns, out of the data element of the page.
 
 import { byId } from "./dom.js";
 
@@ -7,16 +7,15 @@ const STEPS = 65535;
 export const NEW = 1, OUTSIDE = 2, COMPLETED = 3;
 
 export async function readData() {
-  const header = JSON.parse(byId("header").textContent);
-  const buffer = await inflate(fromBase64(byId("bundle").textContent));
-  byId("bundle").remove();
+  const header = JSON.parse(byId("data").textContent);
+  byId("data").remove();
   const samples = {
     count: header.count,
     fitted: header.fitted,
-    names: arrayAt(buffer, header.names),
-    kinds: arrayAt(buffer, header.kinds),
-    scores: scoresAt(buffer, header.scores, header.count),
-    columns: header.columns.map((column) => columnAt(buffer, column)),
+    names: await arrayOf(header.names),
+    kinds: await arrayOf(header.kinds),
+    scores: await scoresOf(header.scores, header.count),
+    columns: await Promise.all(header.columns.map(columnOf)),
   };
   samples.columns.push(...samples.scores.map((numbers, d) => ({
     name: `component ${d + 1}`, group: "components", note: "", numbers,
@@ -36,25 +35,23 @@ function inflate(bytes) {
   return new Response(stream).arrayBuffer();
 }
 
-function arrayAt(buffer, place) {
-  if (place.type === "texts") {
-    return JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, place.offset, place.length)));
-  }
-  return new TYPES[place.type](buffer, place.offset, place.length);
+async function arrayOf({ type, data }) {
+  const buffer = await inflate(fromBase64(data));
+  return type === "texts" ? JSON.parse(new TextDecoder().decode(buffer)) : new TYPES[type](buffer);
 }
 
-function scoresAt(buffer, packed, count) {
-  const steps = arrayAt(buffer, packed.steps);
+async function scoresOf(packed, count) {
+  const steps = await arrayOf(packed.steps);
   return packed.low.map((low, d) => {
     const unit = (packed.high[d] - low) / STEPS;
     return Float32Array.from(steps.subarray(d * count, (d + 1) * count), (step) => low + unit * step);
   });
 }
 
-function columnAt(buffer, column) {
+async function columnOf(column) {
   const { numbers, codes, categories, ...rest } = column;
-  if (numbers) return { ...rest, numbers: arrayAt(buffer, numbers) };
-  return { ...rest, codes: arrayAt(buffer, codes), categories: arrayAt(buffer, categories) };
+  if (numbers) return { ...rest, numbers: await arrayOf(numbers) };
+  return { ...rest, codes: await arrayOf(codes), categories: await arrayOf(categories) };
 }
 
 export function valueOf(column, sample) {
