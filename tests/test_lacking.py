@@ -309,6 +309,6 @@ def test_new_samples_that_extend_another_summary_are_refused(tables):
     model, other = (estimator(lacking="mean", gamma=gamma).fit(tables) for gamma in (GAMMA, 2 * GAMMA))
     new = {name: extend(model._states[name], table.to_numpy()[:2]) for name, table in tables.items()}
     places = dict.fromkeys(new, (0, 1)) | {"bank": (0, 2)}
-    assert scoring.place(model.model_, new.values(), lacking="mean", places=places, n_new=3).scores.shape == (3, 4)
+    assert scoring.place(model.model_, new.values(), lacking="mean", places=places).scores.shape == (3, 4)
     with pytest.raises(FusionError, match="party 'bank': its new samples are others, or extend another summary"):
-        scoring.place(other.model_, new.values(), lacking="mean", places=places, n_new=3)
+        scoring.place(other.model_, new.values(), lacking="mean", places=places)

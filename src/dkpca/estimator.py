@@ -793,8 +793,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         mode = self.lacking
         if absent and mode == "drop":
             raise InputError(f"no new samples from {absent}, so none are common to all; use lacking='complete'")
-        n_new = 0 if given.ids is None else len(given.ids)
-        placed = scoring.place(self.model_, answers.values(), absent, lacking=mode, places=given.places, n_new=n_new)
+        placed = scoring.place(self.model_, answers.values(), absent, lacking=mode, places=given.places)
         warn([placed.words] if placed.words else [], MissingPartyWarning)
         warn(about_new_samples(self.model_, placed.rows))
         return placed.scores

@@ -145,8 +145,7 @@ def place(tasks: Tasks, *, batch: str, **asked: Any) -> dict[str, Any]:
     in_batch = partial(run.drive, method="extend", batch=batch)
     places, _ = in_batch(run.matched(batch))
     rows = in_batch(protocols.new_rows(run.names, batch))
-    n_new = 0 if places is None else 1 + max(max(own) for own in places.values())
-    placed = scoring.place(model, rows.values(), lacking=run.settings.lacking, places=places, n_new=n_new)
+    placed = scoring.place(model, rows.values(), lacking=run.settings.lacking, places=places)
     scores = to_numpy(placed.scores)
     in_batch(run.told(model, scores, places, rows, batch))
     return {"scores": scores.tolist(), "places": places}

@@ -47,29 +47,38 @@ def place(
     *,
     lacking: str | None = None,
     places: Mapping[str, Sequence[int]] | None = None,
-    n_new: int = 0,
 ) -> Placed:
     """Place new samples in the way that the parties answered, without those that are said to be missing.
 
     What a party lacks is its mean row, or a mixture as in the fit (`lacking` is "mean" or "complete"; else mean rows
-    under the sum law, which adds nothing there). `places` says where the samples that a party has are among all
-    `n_new`; None: each has all of them. If the fit removed covariates, these scores still contain their effect on the
+    under the sum law, which adds nothing there). `places` says where the samples that a party has are among all;
+    None: each has all of them. If the fit removed covariates, these scores still contain their effect on the
     new samples: see `adjusted`.
     """
-    sent: dict[str, Any] = by_name(received, "message about new samples")
+    sent: dict[str, Any] = by_name(received, "message about new samples", set(model.summaries) - set(missing))
+    kinds = {type(message) for message in sent.values()}
+    if len(kinds) > 1:
+        raise FusionError("some parties sent factor rows and others distances; let all answer the same way")
     if places is None and not missing:
-        kinds = {type(message) for message in sent.values()}
-        if len(kinds) > 1:
-            raise FusionError("some parties sent factor rows and others distances; let all answer the same way")
         scores = (project_exact if kinds == {Partials} else project)(model, sent.values())
         return Placed(scores, list(sent.values()), (), (0.0,) * model.n_components)
-    _check_missing(model, sent, missing, lacking)
+    if kinds != {Rows}:
+        raise FusionError(
+            f"the exact projection needs every party, and {sorted(missing)} are missing; place the samples by factor "
+            "rows (projection='extend')"
+        )
+    if not model.law.scores_add and lacking not in ("mean", "complete"):
+        raise InputError(
+            f"{sorted(missing)} are missing, and the fit is {model.meaning}: no part of a score is without them; "
+            "wait for them, or ask for their mean rows in their place (lacking='mean')"
+        )
     if places is None:  # a party has all new samples, or none
         first = next(iter(sent.values()))
         n_new, own = first.n_samples, dict.fromkeys(sent, np.arange(first.n_samples))
         rows = _filled_in(model, sent, own, n_new, lacking, first.sample_digest) | sent
     else:
         own = {name: np.asarray(places[name], dtype=np.intp) for name in sent}
+        n_new = 1 + max(int(each.max()) for each in own.values())
         rows = _filled_in(model, sent, own, n_new, lacking, row_number_digest(n_new))
     scores, seen = project(model, rows.values()), [rows[name] for name in sent]
     if places is not None or lacking == "complete":
@@ -235,32 +244,6 @@ def party_shares(model: FusedModel) -> dict[str, np.ndarray]:
         parts[name] = to_numpy(model.weights[name] * xp.sum((A.T @ V) ** 2, axis=0)).astype(float)
     total = np.sum(list(parts.values()), axis=0)
     return {name: part / np.where(total > 0, total, 1.0) for name, part in parts.items()}
-
-
-def _check_missing(
-    model: FusedModel, received: Mapping[str, Rows | Partials], missing: Collection[str], lacking: str | None
-) -> None:
-    strangers = sorted((set(received) | set(missing)) - set(model.summaries))
-    if strangers:
-        raise FusionError(f"{strangers} had no part in the fit; it has {sorted(model.summaries)}")
-    both = sorted(set(received) & set(missing))
-    if both:
-        raise FusionError(f"{both} are said to be missing, but their rows are there; leave out one of the two")
-    absent = sorted(set(model.summaries) - set(received) - set(missing))
-    if absent:
-        raise FusionError(f"no rows from {absent}; wait for them, or say that they are missing")
-    if not received:
-        raise FusionError("no party scored the new samples; at least one has to")
-    if any(isinstance(message, Partials) for message in received.values()):
-        raise FusionError(
-            f"the exact projection needs every party, and {sorted(missing)} are missing; place the samples by factor "
-            "rows (projection='extend')"
-        )
-    if not model.law.scores_add and lacking not in ("mean", "complete"):
-        raise InputError(
-            f"{sorted(missing)} are missing, and the fit is {model.meaning}: no part of a score is without them; "
-            "wait for them, or ask for their mean rows in their place (lacking='mean')"
-        )
 
 
 def captured_share(

@@ -365,8 +365,7 @@ def place(
     if (run.model.covariates is None) != (covariates is None):
         raise InputError(f"the fit took out {run.settings['covariates'] or 'no covariates'}; do so for new samples")
     sent = {answer.party: answer for answer in answers}
-    n_new = len(sample_names or ())
-    placed = scoring.place(run.model, answers, missing, lacking=lacking, places=places, n_new=n_new)
+    placed = scoring.place(run.model, answers, missing, lacking=lacking, places=places)
     placed = replace(placed, scores=scoring.adjusted(run.model, placed.scores, covariates))
     scores, digest = to_numpy(placed.scores), next(iter(sent.values())).sample_digest
     if places is not None:
