@@ -2,13 +2,16 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from dkpca import subspace_error
+from dkpca import subspace_error, summarize
 from dkpca.errors import InputError
 from dkpca.kernels import RBF, Linear
 from dkpca.kernels.grams import KernelGram
 from dkpca.linalg.arrays import to_numpy
+from dkpca.linalg.dense import Tridiagonal
+from dkpca.linalg.eigenpairs import NEARBY
 from dkpca.linalg.gram import Centered
 from dkpca.linalg.leading import leading
+from dkpca.rank import Adaptive, Auto, Fixed
 from testkit.matrices import Given, with_spectrum
 
 
@@ -107,3 +110,55 @@ def test_a_spectrum_that_the_partial_solver_gives_up_on_is_solved_in_full(monkey
     expected = leading(KernelGram(RBF(0.1), table), 5, solver="dense").values
     monkeypatch.setattr(scipy.linalg, "eigh", giving_up)
     np.testing.assert_allclose(leading(KernelGram(RBF(0.1), table), 5, solver="dense").values, expected)
+
+
+def matrices_of_equal_eigenvalues(n, rng):
+    Q = np.linalg.qr(rng.standard_normal((n, n)))[0]
+    ridge = np.diag(np.abs(np.arange(n) - n // 2) * 1.0) + np.diag(np.ones(n - 1), 1) + np.diag(np.ones(n - 1), -1)
+    return {
+        "zero": np.zeros((n, n)),
+        "identity": np.eye(n),
+        "constant": np.ones((n, n)),
+        "rank two": Q[:, :2] @ np.diag([3.0, 1.0]) @ Q[:, :2].T,
+        "two values": (Q * np.repeat([2.0, 1.0], n // 2)) @ Q.T,
+        "nearly equal": (Q * (1.0 + 1e-12 * rng.standard_normal(n))) @ Q.T,
+        "pairs of close values": ridge,
+    }
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("k", [1, 20, 21, 100], ids="{} of 100".format)
+def test_eigenvectors_of_equal_eigenvalues_are_orthonormal_however_few_are_asked_for(dtype, k, rng):
+    for name, K in matrices_of_equal_eigenvalues(100, rng).items():
+        K = K.astype(dtype)
+        solved = Tridiagonal(K.copy())
+        vectors, limit = solved.leading(k), 500 * np.finfo(dtype).eps
+        np.testing.assert_allclose(vectors.T @ vectors, np.eye(k), atol=limit, err_msg=name)
+        images = vectors * solved.values[:k]
+        np.testing.assert_allclose(K @ vectors, images, atol=limit * max(1.0, solved.values[0]), err_msg=name)
+        np.testing.assert_allclose(
+            solved.values, np.linalg.eigvalsh(K)[::-1], atol=limit * max(1.0, solved.values[0])
+        )
+
+
+def test_vectors_that_inverse_iteration_gets_wrong_are_computed_by_divide_and_conquer(rng):
+    K = with_spectrum(np.linspace(1.0, 2.0, 50), rng)[0].K
+    solved = Tridiagonal(K.copy())
+    stein = solved.stein
+    solved.stein = lambda *given: (stein(*given)[0] + 1e-9, 0)
+    vectors = solved.leading(5)
+    np.testing.assert_allclose(K @ vectors, vectors * solved.values[:5], atol=1e-13)
+
+
+@pytest.mark.parametrize("rank", [Auto(3), Adaptive(0.01), Fixed(9)], ids=repr)
+def test_a_party_computes_the_eigenvectors_that_it_sends_and_no_others(rank, rng, monkeypatch):
+    asked = []
+
+    def noted(self, k):
+        asked.append(k)
+        return of_tridiagonal(self, k)
+
+    of_tridiagonal = Tridiagonal.leading
+    monkeypatch.setattr(Tridiagonal, "leading", noted)
+    summary, _ = summarize(rng.standard_normal((200, 4)), party="a", kernel=RBF(0.3), rank=rank)
+    assert asked == [summary.rank + NEARBY]

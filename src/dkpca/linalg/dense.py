@@ -1,6 +1,8 @@
 """Build the matrix and solve it: the reference, for small n."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,26 +18,36 @@ LANCZOS_SHARE = 20  # Lanczos pays when fewer than one eigenpair in this many is
 LANCZOS_FROM = 300  # rows; below that LAPACK is done before Lanczos has started
 LAPACK_BLOCK = 64  # columns at a time
 STRIP_BYTES = 2**23  # of the matrix that is checked at a time, beside the matrix itself
+FEW_SHARE = 5  # inverse iteration pays when fewer than one eigenvector in this many is asked for
 FEW = 4  # times as many columns as pairs, before it pays not to know all left vectors
 SHARP = 1e-12  # share of an eigenvalue of F'F that rounding may be, for its vectors to stand for those of F
+Enough = Callable[[Array], int | None]  # of all eigenvalues, descending: the number of pairs that suffice
 
 
 @dataclass(frozen=True)
 class Dense:
     """Exact, n x n numbers of memory, n^3 operations at worst."""
 
+    enough: Enough | None = None  # replaces the number of pairs where all eigenvalues are known before any vector
+
     def __call__(self, gram: Gram, k: int) -> Eigenpairs:
         # The leading eigenpairs of K, and a few more for the norm of what is left out and for estimates.
         wanted = min(k + NEARBY, gram.n)
         if gram.factor is not None:
-            values, vectors = _of_factor(gram.factor, wanted)
+            spectrum, vectors = _of_factor(gram.factor, wanted)
         else:
             with one_blas_thread():  # so that no bit depends on how many threads BLAS has
-                values, vectors = _lanczos(gram, wanted) or eigh(gram, wanted)
-        values = namespace(values).clip(values, 0.0, None)
-        vectors = vectors * signs_of(vectors)[None, :]
+                few = _lanczos(gram, wanted)
+                if few is not None:
+                    spectrum, vectors = few
+                else:
+                    spectrum, leading = eigh(gram)
+                    k = (None if self.enough is None else self.enough(spectrum)) or k
+                    vectors = leading(min(k + NEARBY, gram.n))
+        spectrum = namespace(spectrum).clip(spectrum, 0.0, None)
+        values, vectors = spectrum[: vectors.shape[1]], vectors * signs_of(vectors)[None, :]
         extension = from_all_rows(gram, values, vectors)
-        pairs = Eigenpairs(values, vectors, 0.0, gram.trace(), extension, solver="dense").head(k)
+        pairs = Eigenpairs(values, vectors, 0.0, gram.trace(), extension, solver="dense", spectrum=spectrum).head(k)
         pairs = replace(pairs, taken_trace=gram.taken_trace())
         return pairs.with_residual(solver_error(gram.n, float(values[0]), vectors))
 
@@ -80,30 +92,46 @@ class Tridiagonal:
     """K = Q T Q' with T tridiagonal, and T = Z diag(values) Z': eigenvectors of K are columns of Q Z."""
 
     def __init__(self, K: np.ndarray[Any, Any]) -> None:
-        """Reduce a matrix, which is written over, and divide and conquer."""
-        sytrd, self.ormqr = scipy.linalg.get_lapack_funcs(("sytrd", "ormqr"), (K,))
+        """Reduce a matrix, which is written over, and compute all eigenvalues."""
+        sytrd, self.ormqr, self.stein = scipy.linalg.get_lapack_funcs(("sytrd", "ormqr", "stein"), (K,))
         # Transposed: LAPACK's own layout, so that nothing is copied.
-        reflectors, d, e, self.scales, _ = sytrd(K.T, lower=1, lwork=LAPACK_BLOCK * len(K), overwrite_a=1)
+        reflectors, self.d, self.e, self.scales, _ = sytrd(K.T, lower=1, lwork=LAPACK_BLOCK * len(K), overwrite_a=1)
         self.reflectors = np.asfortranarray(reflectors[1:, :-1])
-        self.values, self.Z = scipy.linalg.eigh_tridiagonal(d, e, check_finite=False, lapack_driver="stevd")
-        self.done = 0 if len(K) > 1 else 1  # of the last columns of Z, those that are multiplied by Q
+        values = scipy.linalg.eigvalsh_tridiagonal(self.d, self.e, check_finite=False, lapack_driver="sterf")
+        self.values: np.ndarray[Any, Any] = values[::-1]
 
-    def leading(self, k: int) -> tuple[Array, Array]:
-        """Return the k leading pairs of K; only vectors that were never asked for are computed."""
-        if k > self.done:
-            new = self.Z[1:, len(self.Z) - k : len(self.Z) - self.done]
+    def leading(self, k: int) -> Array:
+        """Return the k leading eigenvectors of K."""
+        few = self._inverse_iteration(k) if k * FEW_SHARE <= len(self.values) else None
+        Z = np.array(self._all[:, -k:], order="F") if few is None else few
+        if len(Z) > 1:
             room = LAPACK_BLOCK * (k + LAPACK_BLOCK + 1)  # with less, LAPACK goes column by column
-            new[...] = self.ormqr("L", "N", self.reflectors, self.scales, new, room)[0]
-            self.done = k
-        return self.values[::-1][:k], self.Z[:, ::-1][:, :k]
+            Z[1:] = self.ormqr("L", "N", self.reflectors, self.scales, Z[1:], room)[0]
+        return Z[:, ::-1]
+
+    @cached_property
+    def _all(self) -> np.ndarray[Any, Any]:
+        """All of Z, by divide and conquer."""
+        return np.asarray(scipy.linalg.eigh_tridiagonal(self.d, self.e, check_finite=False, lapack_driver="stevd")[1])
+
+    def _inverse_iteration(self, k: int) -> np.ndarray[Any, Any] | None:
+        """The last k columns of Z, or None if these are not eigenvectors to the last digits."""
+        n, values, e = len(self.values), self.values[:k][::-1], self.e[:, None]
+        Z, info = self.stein(self.d, self.e, values, np.ones(n), np.append(n, np.zeros(n - 1)))
+        # T Z - Z diag(values), and Z'Z - I.
+        residual, largest = (self.d[:, None] - values) * Z, abs(values[-1])
+        residual[1:] += e * Z[:-1]
+        residual[:-1] += e * Z[1:]
+        error = max(np.linalg.norm(residual), np.linalg.norm(Z.T @ Z - np.eye(k)) * largest)
+        return np.asarray(Z) if info == 0 and error <= 0.25 * solver_error(n, largest, Z) else None
 
 
-def eigh(gram: Gram, k: int) -> tuple[Array, Array]:
-    """The k leading pairs of a matrix in memory that is solved for all eigenvalues: once, where that is possible."""
+def eigh(gram: Gram) -> tuple[Array, Callable[[int], Array]]:
+    """All eigenvalues, descending, and a function for the k leading vectors; solved once, where that is possible."""
     if isinstance(gram.reference, np.ndarray):
         gram.solved = Tridiagonal(gram.dense()) if gram.solved is None else gram.solved
-        pairs: tuple[Array, Array] = gram.solved.leading(k)
-        return pairs
+        values, leading = gram.solved.values, gram.solved.leading
+        return values, leading
     K, xp = gram.dense(), namespace(gram.reference)
     try:
         values, vectors = xp.linalg.eigh(K)
@@ -115,7 +143,7 @@ def eigh(gram: Gram, k: int) -> tuple[Array, Array]:
             like(part, K)
             for part in scipy.linalg.eigh(to_numpy(K).astype(np.float64), driver="ev", check_finite=False)
         )
-    return xp.flip(values)[:k], xp.flip(vectors, axis=1)[:, :k]
+    return xp.flip(values), lambda k: xp.flip(vectors, axis=1)[:, :k]
 
 
 def _lanczos(gram: Gram, k: int) -> tuple[Array, Array] | None:

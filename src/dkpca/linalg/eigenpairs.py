@@ -85,6 +85,7 @@ class Eigenpairs:
     residual_nuclear: float = 0.0
     probe: Probe | None = None  # on which `next_value` rests, where no proof says that none was missed
     nearby: Nearby | None = None
+    spectrum: Array | None = None  # all eigenvalues that the solver knows; None: those of the pairs
     taken_trace: float = 0.0  # of what covariates took out of the matrix before
 
     @property
@@ -105,6 +106,10 @@ class Eigenpairs:
             missed_within=None if self.missed_within is None else self.missed_within[:k, :k],
             nearby=Nearby(self.values[k : k + NEARBY], self.vectors[:, k : k + NEARBY]),
         )
+
+    def known(self) -> Array:
+        """Return all eigenvalues that the solver knows."""
+        return self.values if self.spectrum is None else self.spectrum
 
     def numerical_rank(self) -> int:
         """Count the eigenvalues that are more than rounding."""

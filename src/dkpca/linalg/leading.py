@@ -17,7 +17,7 @@ from dkpca.linalg.arrays import (
     quiet,
     same_place,
 )
-from dkpca.linalg.dense import Dense
+from dkpca.linalg.dense import Dense, Enough
 from dkpca.linalg.eigenpairs import Eigenpairs, repeated
 from dkpca.linalg.gram import Centered, Gram, Scaled
 from dkpca.linalg.landmark import Landmark, default_landmarks
@@ -31,7 +31,7 @@ NAMES = ("auto", "dense", "landmark", "streamed")
 WORK, WORK_GPU = 2e11, 2e14
 BUILDING = 0.25  # share of WORK for building the matrix where passing over it would take less: its answer is proved
 OF_SIZE = (
-    "values", "next_value", "trace", "missed_trace", "missed_norm", "missed_within", "residual_norm",
+    "values", "spectrum", "next_value", "trace", "missed_trace", "missed_norm", "missed_within", "residual_norm",
     "residual_nuclear", "taken_trace",
 )  # fmt: skip  # fields of Eigenpairs that are as large as the matrix
 HEADROOM = 1e-4  # share of the range of a precision that sums and rounding are left
@@ -52,6 +52,7 @@ def leading(
     n_landmarks: int | None = None,
     random_state: int = 0,
     device: str | None = None,
+    enough: Enough | None = None,
 ) -> Eigenpairs:
     """Return the k leading eigenpairs of a Gram matrix, eigenvalues descending.
 
@@ -60,13 +61,14 @@ def leading(
 
     A solver by name ("auto", "dense", "streamed", "landmark") has its default settings and the arguments that follow.
     "auto" takes more landmarks than given as long as they cost no more than an exact answer may. The device is where
-    landmarks of rows in host memory are computed with, as torch names it; None: where the rows lie.
+    landmarks of rows in host memory are computed with, as torch names it; None: where the rows lie. A solver that
+    knows all eigenvalues before any vector returns as many pairs as are `enough`, instead of k.
     """
     if not 1 <= k <= gram.n:
         raise InputError(f"{k} eigenpairs of a {gram.n} x {gram.n} matrix were asked for; ask for 1 to {gram.n}")
     few = gram.distinct() if device is None else None
     if few is not None and few[0].n >= k:
-        of_few = leading(few[0], k, solver=solver, n_landmarks=n_landmarks, random_state=random_state)
+        of_few = leading(few[0], k, solver=solver, n_landmarks=n_landmarks, random_state=random_state, enough=enough)
         return repeated(of_few, few[1], gram.memory)
     if not isinstance(solver, str):
         return _solve(solver, _placed(gram, solver, isinstance(solver, Landmark), device), k)
@@ -77,7 +79,7 @@ def leading(
     if solver == "auto" and name == "landmark":
         n_landmarks = enough_landmarks(gram, k, n_landmarks)
     try:
-        pairs = _solve(_named(name, n_landmarks, random_state), gram, k)
+        pairs = _solve(_named(name, n_landmarks, random_state, enough), gram, k)
     except out_of_memory_errors() as error:
         where = "GPU memory" if on_gpu(gram.reference) else "memory"
         raise OutOfMemoryError(
@@ -115,9 +117,9 @@ def _solve(solver: Solver, gram: Gram, k: int) -> Eigenpairs:
     return replace(pairs, solver=f"{pairs.solver}, rows in host memory, computed on {device_of(there)}")
 
 
-def _named(name: str, n_landmarks: int | None, random_state: int) -> Solver:
+def _named(name: str, n_landmarks: int | None, random_state: int, enough: Enough | None) -> Solver:
     if name == "dense":
-        return Dense()
+        return Dense(enough)
     if name == "landmark":
         return Landmark(n_landmarks, random_state=random_state)
     return Streamed(random_state=random_state)

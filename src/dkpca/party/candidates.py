@@ -12,7 +12,7 @@ from functools import cached_property
 from dkpca import wire
 from dkpca.errors import InputError
 from dkpca.linalg.arrays import Array, dtype_name, growth, namespace, to_numpy, unit
-from dkpca.linalg.eigenpairs import Eigenpairs
+from dkpca.linalg.eigenpairs import Eigenpairs, rounding_of
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.precision import (
     COMPACT,
@@ -29,7 +29,7 @@ from dkpca.linalg.precision import (
 from dkpca.linalg.rows import on_workers
 from dkpca.messages import Summary
 from dkpca.party.recovery import Measurement, measure
-from dkpca.rank import ROUNDING_SHARE, RankRule
+from dkpca.rank import ROUNDING_SHARE, RankRule, Spectrum
 
 COARSEST, FINEST = 2.0**-4, 2.0**-24  # the cut, as a share of lambda_1: sixteen levels for its column; float32
 RUNGS = 16  # cuts to each halving: two or three percent of the bytes apart
@@ -116,33 +116,31 @@ class Candidates:
     def at(self, number: int) -> Candidate:
         """Return one message of the sequence; a larger number is finer, 0 the coarsest."""
         if self.precision != COMPACT:
-            return self._candidate(self._at_least(number + 1), number + 1, 0.0)
+            return self._candidate(number + 1, 0.0)
         # Compact: a rung is a cut, a share of lambda_1; pairs are computed until their eigenvalues fall below it.
         enough = min(self.most + 1, self.gram.n)
-        pairs = self._at_least(min(START, enough))
-        cut = float(pairs.values[0]) * COARSEST * 2.0 ** (-number / RUNGS)
-        while float(pairs.values[-1]) > cut and pairs.numerical_rank() == pairs.values.shape[0] < enough:
-            pairs = self._at_least(min(2 * pairs.values.shape[0], enough))
-        values = to_numpy(pairs.values)
+        values = self._seen(min(START, enough))
+        cut = float(values[0]) * COARSEST * 2.0 ** (-number / RUNGS)
+        while values[-1] > cut and self._found(values) == len(values) < enough:
+            values = self._seen(min(2 * len(values), enough))
         rank = int((values > cut).sum())
         if rank > self.most:
             rank, cut = self.most, max(cut, ROUNDING_SHARE * float(values[self.most]))
-        return self._candidate(pairs, rank, cut)
+        return self._candidate(rank, cut)
 
     def by_rule(self, rule: RankRule) -> Candidate:
         """Return the message of a rule that reads the spectrum; pairs are computed until it has seen enough."""
-        pairs = self._at_least(min(rule.first_guess(self.gram.n), self.most))
+        values = self._seen(min(rule.first_guess(self.gram.n), self.most))
         while True:
-            values = to_numpy(pairs.values)
             rank = rule.choose(values, self.gram.n)
-            found = pairs.numerical_rank()
+            found = self._found(values)
             enough = len(values) >= self.most < self.gram.n
             if rank is not None or enough or found < len(values):  # the rest is rounding, or more than is allowed
                 rank = max(1, min(found, self.most, found if rank is None else rank))
-                return self._candidate(pairs, rank, rule.cut(values, rank))
+                return self._candidate(rank, rule.cut(values, rank))
             if len(values) == self.gram.n:
                 raise InputError(f"rank rule {rule!r} has seen all {len(values)} eigenvalues and gives no rank")
-            pairs = self._at_least(min(2 * len(values), self.gram.n))
+            values = self._seen(min(2 * len(values), self.gram.n))
 
     def finest(self, meets: Callable[[Candidate], bool], below: float = math.inf) -> Candidate | None:
         """Return the finest message that meets a limit."""
@@ -152,13 +150,24 @@ class Candidates:
         """Return the coarsest message that meets a need."""
         return _last(meets, lambda number: self.at(self.last - number), max(0, self.last - START), self.last)
 
+    def _seen(self, k: int) -> Spectrum:
+        """The k leading eigenvalues, and more if pairs of more are known."""
+        if self.pairs is None or self.pairs.known().shape[0] < k:
+            self.pairs = self.eigenpairs(k)
+        return to_numpy(self.pairs.known())[: max(k, self.pairs.values.shape[0])]
+
+    def _found(self, values: Spectrum) -> int:
+        """Count the eigenvalues that are more than rounding."""
+        return int((values > rounding_of(self.gram.n, values)).sum())
+
     def _at_least(self, k: int) -> Eigenpairs:
         """So many pairs, or those already known."""
         if self.pairs is None or self.pairs.values.shape[0] < k:
             self.pairs = self.eigenpairs(k)
         return self.pairs
 
-    def _candidate(self, pairs: Eigenpairs, rank: int, cut: float) -> Candidate:
+    def _candidate(self, rank: int, cut: float) -> Candidate:
+        pairs = self._at_least(rank)
         # A = V sqrt(lambda) of the chosen rank, rounded as it travels, and what that leaves out of the trace.
         pairs = pairs.head(max(1, min(rank, pairs.numerical_rank())))
         if self.turn is None:  # made where it is looked at: it is as large as the eigenvectors
@@ -184,10 +193,19 @@ class Candidates:
         return Candidate(sent, factor, pairs, left_out, arithmetic, *made)
 
 
-def first_guess(rule: RankRule, n_samples: int, most: int) -> int | None:
-    """Number of eigenpairs with which a rule begins; None: it is measured on messages, which ask for theirs."""
+def first_pairs(
+    rule: RankRule, most: int, n_samples: int, eigenpairs: Callable[..., Eigenpairs]
+) -> Eigenpairs | None:
+    """Return the eigenpairs with which a rule begins; None: it is measured on messages, which ask for theirs."""
     need = next((part for part in rule.parts() if not part.limits), None)
-    return None if need is None or need.measured() else min(need.first_guess(n_samples), most)
+    if need is None or need.measured():
+        return None
+
+    def enough(values: Array) -> int | None:
+        rank = need.choose(to_numpy(values), n_samples)
+        return None if rank is None else min(rank, most)
+
+    return eigenpairs(min(need.first_guess(n_samples), most), enough=enough)
 
 
 def choose_rank(candidates: Candidates, rule: RankRule) -> tuple[Candidate, str]:

@@ -41,7 +41,7 @@ from dkpca.linalg.rows import (
     threads_of_our_own,
 )
 from dkpca.messages import Partials, Rows, Statistics, Summary, check_party_name
-from dkpca.party.candidates import Candidate, Candidates, choose_rank, first_guess
+from dkpca.party.candidates import Candidate, Candidates, choose_rank, first_pairs
 from dkpca.party.limits import ANYTHING, Limits
 from dkpca.party.questions import StatisticsWanted, SummaryWanted
 from dkpca.party.recovery import Measurement
@@ -122,11 +122,10 @@ def summarize(
 
     # Leading eigenpairs of K, lambda and V (linalg/leading.py picks the solver): as many as the rule first asks for.
     # `Candidates` computes more if the rule needs them.
-    how: dict[str, Any] = {"solver": asked.solver, "random_state": asked.random_state, "device": device}
+    eigenpairs = partial(leading, gram, solver=asked.solver, random_state=asked.random_state, device=device)
     most = min(limits.rank, gram.n)
     with _naming(party):
-        guess = first_guess(rank, gram.n, most)
-        pairs = None if guess is None else leading(gram, guess, **how)
+        pairs = first_pairs(rank, most, gram.n, eigenpairs)
 
         # The rank is chosen: the rule reads the spectrum, and goals are measured on the message.
         candidates = Candidates(
@@ -137,7 +136,7 @@ def summarize(
             digits=DIGITS[limits.precision],
             most=most,
             pairs=pairs,
-            eigenpairs=partial(leading, gram, **how),
+            eigenpairs=eigenpairs,
             turn=None if blind is None else blind.turned,
             device=device,
         )
