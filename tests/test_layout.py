@@ -29,9 +29,8 @@ ARRAYS = st.dictionaries(
 
 @given(ARRAYS, st.text(st.characters(codec="ascii"), max_size=40))
 def test_the_bytes_are_those_of_safetensors(arrays, note):
-    metadata = {"dkpca": json.dumps(note)}
-    data = b"".join(container.parts(metadata, arrays))
-    assert data == safetensors.numpy.save(arrays, metadata=metadata)
+    data = b"".join(container.pieces({"note": note}, arrays, entry="dkpca"))
+    assert data == safetensors.numpy.save(arrays, metadata={"dkpca": container.canonical({"note": note})})
     found = container.arrays_in(data, container.header_of(data, len(data)), container.DTYPES)
     assert set(found) == set(arrays)
     for name, array in arrays.items():

@@ -125,8 +125,8 @@ def test_ids_that_cannot_be_used_are_listed_and_the_exit_code_says_so(tmp_path):
     (tmp_path / "t.csv").write_text("id,x\n1,2.5\n1,3.5\n,4.5\n2,1.5\n")
     answer = Office(tmp_path).run("check", "t.csv")
     assert answer.code == 1
-    assert "NOT ok: rows without an id: 1, first row 3" in answer.out
-    assert "NOT ok: ids that occur more than once: 1, for example '1'; keep one row of each" in answer.out
+    assert "NOT ok: t.csv: no id in column 'id', row 3; give every sample an id" in answer.out
+    assert "NOT ok: t.csv: id '1' in column 'id' occurs in rows [1, 2]; ids must be unique" in answer.out
 
 
 def test_a_wrong_party_toml_names_the_key_and_what_to_write(tmp_path):

@@ -90,16 +90,6 @@ def test_numbers_with_a_fraction_are_no_ids(values):
         from_frame(pl.DataFrame({"id": values, "x": [1.0, 2.0]}), Reading("id"))
 
 
-def test_ids_of_mixed_types_in_pandas_become_text_one_by_one():
-    frame = pd.DataFrame({"id": ["001", 2, 3.0], "x": [1.0, 2.0, 3.0]})
-    assert from_frame(frame, Reading("id")).ids == ["001", "2", "3"]
-
-
-def test_a_named_index_of_pandas_can_be_the_ids():
-    frame = pd.DataFrame({"x": [1.0, 2.0]}, index=pd.Index(["001", "1"], name="person"))
-    assert from_frame(frame, Reading("person")).ids == ["001", "1"]
-
-
 def two_tables(tmp_path, first, second, **reading):
     for name, ids in (("a", first), ("b", second)):
         pl.DataFrame({"id": ids, "x": np.arange(float(len(ids)))}).write_csv(tmp_path / f"{name}.csv")

@@ -17,8 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from dkpca.analysis.importance import associations
 from dkpca.errors import InputError
 from dkpca.tables import numerals, reading
-from dkpca.tables.ids import matching_keys
-from dkpca.tables.reading import TEXT, Matrix, Reading, some
+from dkpca.tables.reading import TEXT, Matrix, Reading, Table, some
 
 MOST_COLUMNS = 24  # of a label table, unless they are named
 MOST_CATEGORIES = 200
@@ -39,38 +38,28 @@ class LabelColumn:
     categories: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class LabelTable:
+class LabelTable(Table):
     """A table with something to know about samples, by their ids."""
-
-    path: Path
-    ids: list[str]
-    frame: pl.DataFrame
-    notes: tuple[str, ...]  # how the file is written, and what was left out, in words
-    id_normalize: tuple[str, ...] = ()
 
     def check_match(self, names: Sequence[str], source: object) -> list[str]:
         """Refuse a table about other samples; say how many of these have no row in it."""
-        lacking = [name for name, row in zip(names, self._rows(names), strict=True) if row is None]
+        lacking = [name for name, row in zip(names, self.rows(names), strict=True) if row is None]
         if len(lacking) == len(names):
+            own = self.ids or [""]
             raise InputError(
-                f"{self.path}: none of its {len(self.ids):,} ids is a sample of {source}; its ids look like "
-                f"{self.ids[0]!r}, the samples like {names[0]!r}; name the right column with --label-id"
+                f"{self.source}: none of its {len(own):,} ids is a sample of {source}; its ids look like "
+                f"{own[0]!r}, the samples like {names[0]!r}; name the right column with --label-id"
             )
         if not lacking:
             return []
         return [
-            f"{self.path.name} has labels for {len(names) - len(lacking):,} of {len(names):,} samples; "
+            f"{Path(self.source).name} has labels for {len(names) - len(lacking):,} of {len(names):,} samples; "
             f"{len(lacking):,} have none, for example {lacking[0]!r}"
         ]
 
-    def _rows(self, names: Sequence[str]) -> list[int | None]:
-        row = {key: number for number, key in enumerate(matching_keys(self.ids, self.id_normalize))}
-        return [row.get(key) for key in matching_keys(names, self.id_normalize)]
-
     def _of(self, names: Sequence[str]) -> pl.DataFrame:
         """Rows for samples in this order; null where there is none."""
-        return self.frame.select(pl.all().gather(pl.Series(self._rows(names), dtype=pl.UInt32)))
+        return self.frame.select(pl.all().gather(pl.Series(self.rows(names), dtype=pl.UInt32)))
 
     def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
         """Values as they are, for samples in this order; None where there is none."""
@@ -96,8 +85,9 @@ def read_labels(path: Path, how: Reading, wanted: Sequence[str]) -> LabelTable:
         frame = frame.select(name for name in wanted if name in frame.columns)  # in the order asked for
         crowded = []
     left_out = [f"{some(crowded)} left out: more than {MOST_CATEGORIES} different values"] if crowded else []
-    assert table.ids is not None
-    return LabelTable(path, table.ids, frame.drop(crowded), (*table.notes, *left_out), how.id_normalize)
+    return LabelTable(
+        str(path), table.ids, frame.drop(crowded), (*table.notes, *left_out), id_normalize=how.id_normalize
+    )
 
 
 def category_column(name: str, values: Sequence[str], *, group: str, order: Sequence[str] = ()) -> LabelColumn:
@@ -150,13 +140,11 @@ class OwnColumns:
 def own_columns(path: Path, how: Reading, names: Sequence[str], scores: Matrix) -> OwnColumns:
     """Correlate every column of a table with every component."""
     table = reading.read(path, how)
-    assert table.ids is not None
-    position = {key: row for row, key in enumerate(matching_keys(names, how.id_normalize))}
-    own = matching_keys(table.ids, how.id_normalize)
-    pairs = [(row, position[key]) for row, key in enumerate(own) if key in position]
-    if len(pairs) < 3:
-        raise InputError(f"{path}: {len(pairs)} of its ids are samples of the result; correlations need at least 3")
-    rows, samples = (list(part) for part in zip(*pairs, strict=True))
+    row_of = dict(enumerate(table.rows(names)))
+    samples = [sample for sample, row in row_of.items() if row is not None]
+    rows = [row for row in row_of.values() if row is not None]
+    if len(rows) < 3:
+        raise InputError(f"{path}: {len(rows)} of its ids are samples of the result; correlations need at least 3")
     # Pearson's correlation: standardized columns times standardized components, over the common samples.
     components = StandardScaler().fit_transform(scores[samples])
     found: dict[str, Any] = {}

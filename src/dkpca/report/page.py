@@ -378,7 +378,7 @@ def write_model(
     sent = {name: Received(path, wire.pieces(s), s) for name, s in model.received.items()}
     run = Run(path, model, runs.settings_of(model, sent, "ids", ()), names)
     source = Source(path, names, np.asarray(to_numpy(model.scores), dtype=float), None, run)
-    known = None if labels is None else LabelTable(path, names, _label_frame(labels, names), ())
+    known = None if labels is None else LabelTable(str(path), names, _label_frame(labels, names))
     wanted = Wanted(path, survival=survival, in_fit=in_fit)
     found = outcomes_of(wanted, source, [], known, None)
     content = Content(source, title or "Kernel principal components", labels=known, outcomes=found)

@@ -1,6 +1,5 @@
 """Everything about a table at once, where reading it for use stops at the first thing that is wrong."""
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import polars as pl
 
 from dkpca.errors import InputError
 from dkpca.tables import inputs, numerals
-from dkpca.tables.ids import as_text, matching_keys, oddities
+from dkpca.tables.ids import found_in, oddities
 from dkpca.tables.preparation import MOST_CATEGORIES
 from dkpca.tables.reading import (
     TEXT,
@@ -82,7 +81,10 @@ def examine(path: Path, reading: Reading) -> Findings:
         likely = [column.name for column in columns if IDENTIFIER in column.remarks]
         notes += [f"No id column found; if {some(likely)} holds the ids, name it with --id"] if likely else []
     else:
-        ids, id_problems = _ids(frame[how.id_column], how)
+        try:
+            ids, id_problems = found_in(frame[how.id_column], how.id_normalize, str(path))
+        except InputError as error:  # no ids at all
+            ids, id_problems = [], [str(error)]
         notes += [f"using {how.id_column!r} as the id column; choose another with --id"] if how is not reading else []
         notes += [] if id_problems else oddities(ids, how.id_normalize)
     return Findings(
@@ -100,25 +102,6 @@ def examine(path: Path, reading: Reading) -> Findings:
             dialect=replace(found.dialect, missing=how.dialect.missing) if found.dialect else how.dialect,
         ),
     )
-
-
-def _ids(column: pl.Series, reading: Reading) -> tuple[list[str], list[str]]:
-    """Ids, and what is wrong with them: missing, twice, or none."""
-    gone = column.is_null()
-    if isinstance(column.dtype, pl.String):
-        gone = gone | (column.str.strip_chars() == "")
-    problems = [f"rows without an id: {gone.sum():,}, first row {(gone.arg_max() or 0) + 1}"] if gone.any() else []
-    try:
-        ids = as_text(column.filter(~gone), column.name)
-    except InputError as error:
-        return [], [*problems, str(error)]
-    spelled = dict(zip(matching_keys(ids, reading.id_normalize), ids, strict=True))
-    twice = [key for key, count in Counter(matching_keys(ids, reading.id_normalize)).items() if count > 1]
-    if twice:
-        problems.append(
-            f"ids that occur more than once: {len(twice):,}, for example {spelled[twice[0]]!r}; keep one row of each"
-        )
-    return ids, problems
 
 
 def _doubt(values: pl.Series, how: Reading, dialect: Dialect | None) -> str | None:

@@ -41,14 +41,27 @@ ODD = {  # ids that a way would change
 }
 
 
-def as_text(column: pl.Series, source: str) -> list[str]:
-    """Ids of all rows; each has to be there."""
-    column = _text(column, source)
-    missing = column.is_null() | (column.str.strip_chars() == "")
-    if missing.any():
-        row = missing.arg_max() or 0
-        raise InputError(f"{source}: no id in column {column.name!r}, row {row + 1}; give every sample an id")
-    return column.to_list()
+def found_in(column: pl.Series, ways: Sequence[str], source: str) -> tuple[list[str], list[str]]:
+    """Ids of the rows that have one, and what is wrong with the others: every row needs one, and each stands once."""
+    text = _text(column, source)
+    gone = text.is_null() | (text.str.strip_chars() == "")
+    rows, ids = ((~gone).arg_true() + 1).to_list(), text.filter(~gone).to_list()
+    wrong = []
+    if gone.any():
+        row = (gone.arg_max() or 0) + 1
+        wrong.append(f"{source}: no id in column {column.name!r}, row {row}; give every sample an id")
+    keys = matching_keys(ids, ways)
+    twice = next((key for key, count in Counter(keys).items() if count > 1), None)
+    if twice is not None:
+        same = [(row, name) for row, name, key in zip(rows, ids, keys, strict=True) if key == twice][:5]
+        numbers, spellings = [row for row, _ in same], list(dict.fromkeys(name for _, name in same))
+        if len(spellings) == 1:
+            what = f"id {spellings[0]!r} in column {column.name!r} occurs in rows {numbers}"
+        else:
+            what = f"ids {spellings} in column {column.name!r}, rows {numbers}, become one id under --id-normalize "
+            what += ",".join(ways)
+        wrong.append(f"{source}: {what}; ids must be unique: keep only one of these rows")
+    return ids, wrong
 
 
 def _text(column: pl.Series, source: str) -> pl.Series:
@@ -100,26 +113,6 @@ def made_alike(ways: Iterable[str]) -> Callable[[str], str]:
         return unicodedata.normalize("NFC", text) if "unicode" in ways else text
 
     return alike
-
-
-def check_unique(ids: Sequence[str], ways: Sequence[str], source: str, column: str) -> None:
-    """Raise unless every id stands for one sample."""
-    keys = matching_keys(ids, ways)
-    if len(set(keys)) == len(keys):
-        return
-    twice = next(key for key, count in Counter(keys).items() if count > 1)
-    rows = [row for row, key in enumerate(keys) if key == twice]
-    spellings = list(dict.fromkeys(ids[row] for row in rows))
-    numbers = [row + 1 for row in rows[:5]]
-    if len(spellings) > 1:
-        raise InputError(
-            f"{source}: ids {spellings[:5]} in column {column!r}, rows {numbers}, become one id under "
-            f"--id-normalize {','.join(ways)}; ids must be unique: keep only one of these rows"
-        )
-    raise InputError(
-        f"{source}: id {spellings[0]!r} in column {column!r} occurs in rows {numbers}; ids must be unique: "
-        "keep one of these rows"
-    )
 
 
 def oddities(ids: Sequence[str], ways: Sequence[str]) -> list[str]:

@@ -29,7 +29,7 @@ from dkpca.tables.formats import (
     open_table,
     stays_in_its_file,
 )  # fmt: skip
-from dkpca.tables.ids import check_unique, matching_keys
+from dkpca.tables.ids import matching_keys
 from dkpca.tables.inputs import are_ids, called_as_ids
 from dkpca.tables.numerals import is_date
 from dkpca.tables.text_files import NAME_OR_NOTHING, NAMES, SEPARATORS, UNNAMED, Dialect, Opened, check_names
@@ -132,6 +132,11 @@ class Table:
         """Return what the samples are matched by."""
         return None if self.ids is None else matching_keys(self.ids, self.id_normalize)
 
+    def rows(self, names: Sequence[str]) -> list[int | None]:
+        """Row of each of these samples; None where there is none."""
+        row = {key: number for number, key in enumerate(self.keys or ())}
+        return [row.get(key) for key in matching_keys(names, self.id_normalize)]
+
     def take(self, rows: Sequence[int]) -> "Table":
         """Rows by number, in that order."""
         ids = None if self.ids is None else [self.ids[row] for row in rows]
@@ -198,18 +203,11 @@ def from_frame(frame: Any, reading: Reading, *, name: str = "table") -> Table:
     if hasattr(frame, "to_pandas") or isinstance(frame, pl.DataFrame | dict):
         table = pl.DataFrame(frame)
     elif hasattr(frame, "columns") and hasattr(frame, "iloc"):
-        table = _from_pandas(frame, name)
+        check_names([str(key) for key in frame.columns], name)
+        table = pl.DataFrame([_series(str(key), column) for key, column in frame.items()])
     else:
         table = from_array(np.asarray(frame))
     return _select(Opened(name, table.lazy(), table.columns), reading)
-
-
-def _from_pandas(frame: Any, name: str) -> pl.DataFrame:
-    """Columns, and the index where it has a name."""
-    frame = frame.reset_index() if frame.index.name is not None else frame
-    names = [str(key) for key in frame.columns]
-    check_names(names, name)
-    return pl.DataFrame([_series(key, frame.iloc[:, position]) for position, key in enumerate(names)])
 
 
 def _series(name: str, column: Any) -> pl.Series:
@@ -217,11 +215,7 @@ def _series(name: str, column: Any) -> pl.Series:
     if values.dtype != object:
         return pl.Series(name, values, nan_to_null=True)
     present = [None if gone else value for value, gone in zip(values, column.isna(), strict=True)]
-    try:
-        return pl.Series(name, present)
-    except TypeError:  # numbers and text in one column: as text, by the rule for ids
-        whole = [int(v) if isinstance(v, float) and v.is_integer() else v for v in present]
-        return pl.Series(name, [None if value is None else str(value) for value in whole])
+    return pl.Series(name, present, strict=False)  # numbers and text in one column: as text
 
 
 def _select(opened: Opened, reading: Reading, *, by_column: bool = False) -> Table:
@@ -351,8 +345,9 @@ def _without_ignored(found: Opened, reading: Reading) -> tuple[list[str], list[s
 
 def _ids(column: pl.Series, source: str, ways: Sequence[str]) -> list[str]:
     """Sample ids as text, each there and each once."""
-    ids = sample_ids.as_text(column, source)
-    check_unique(ids, ways, source, column.name)
+    ids, wrong = sample_ids.found_in(column, ways, source)
+    if wrong:
+        raise InputError(wrong[0])
     return ids
 
 

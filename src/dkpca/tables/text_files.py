@@ -6,8 +6,9 @@ A file is opened as columns of text, of which nothing is loaded yet.
 import codecs
 import csv
 import io
+import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -207,16 +208,6 @@ class Opened:
     skip: int | None = None  # lines above the table in a text file; None: it is none
     parts: tuple[Path, ...] = ()  # files that keep types, and columns apart
 
-    def field_counts(self) -> Iterator[tuple[int, int]]:
-        """Number of each row of a text file, from 1 on, and how many fields it has; 0 for an empty line."""
-        assert self.dialect is not None
-        with Path(self.source).open(encoding=self.dialect.encoding, newline="") as file:
-            for _ in range(self.skip or 0):
-                file.readline()
-            rows = csv.reader(file, delimiter=self.dialect.separator or ",")
-            next(rows, None)
-            yield from ((number, len(row)) for number, row in enumerate(rows, start=1))
-
 
 def open_text(path: Path, asked: Dialect, *, id_column: str | None) -> Opened:
     """Find out how a text file is written, and open it."""
@@ -250,16 +241,20 @@ def check_widths(opened: Opened) -> list[str]:
 
     A row that is longer than the header is refused, and a last row that is shorter.
     """
-    width, used = len(opened.names), opened.dialect.separator if opened.dialect else None
+    assert opened.dialect is not None
+    width, used = len(opened.names), opened.dialect.separator or ","
     short, last = list[tuple[int, int]](), 0
-    for number, count in opened.field_counts():
-        if count > width:
-            raise InputError(
-                f"{opened.source}: row {number} has {count} values, but the header has {width} names; correct that "
-                f"row, or check the separator ({used!r} was used; set it with --separator)"
-            )
-        short += [(number, count)] if 0 < count < width else []
-        last = number if count else last
+    with Path(opened.source).open(encoding=opened.dialect.encoding, newline="") as file:
+        rows = csv.reader(itertools.islice(file, opened.skip, None), delimiter=used)
+        next(rows, None)  # the header
+        for number, count in enumerate(map(len, rows), start=1):
+            if count > width:
+                raise InputError(
+                    f"{opened.source}: row {number} has {count} values, but the header has {width} names; correct "
+                    f"that row, or check the separator ({used!r} was used; set it with --separator)"
+                )
+            short += [(number, count)] if 0 < count < width else []
+            last = number if count else last
     if not short:
         return []
     if short[-1][0] == last:

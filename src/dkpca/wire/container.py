@@ -48,7 +48,17 @@ def pack(header: Header, arrays: Arrays, *, entry: str) -> bytes:
 
 def pieces(header: Header, arrays: Arrays, *, entry: str) -> list[Buffer]:
     """Return the bytes of one file whose header is complete, in pieces: arrays are not copied."""
-    return parts({entry: canonical(header)}, arrays)
+    # Large numbers first, then by name, as the package does it; the header is padded to eight bytes.
+    ordered = sorted(arrays.items(), key=lambda item: (list(CODES).index(item[1].dtype.name), item[0]))
+    layout: dict[str, Any] = {METADATA: {entry: canonical(header)}}
+    offset = 0
+    for name, array in ordered:
+        place = [offset, offset := offset + array.nbytes]
+        layout[name] = {"dtype": CODES[array.dtype.name], "shape": list(array.shape), "data_offsets": place}
+    head = json.dumps(layout, separators=(",", ":"), ensure_ascii=False).encode()
+    head += b" " * (-len(head) % 8)
+    bodies = [np.ascontiguousarray(array).data.cast("B") for _, array in ordered if array.nbytes]
+    return [len(head).to_bytes(8, "little") + head, *bodies]
 
 
 def unpack(data: Buffer, *, entry: str, max_header: int, dtypes: Mapping[str, str] = DTYPES) -> tuple[Header, Arrays]:
@@ -109,21 +119,6 @@ def checksum(header: Header, arrays: Arrays) -> str:
         state.update(array.data if array.size else b"")
         let_go(array)
     return state.hexdigest()
-
-
-def parts(metadata: Mapping[str, str], arrays: Arrays) -> list[Buffer]:
-    """Return the pieces of the file, in order; arrays are not copied."""
-    # Large numbers first, then by name, as the package does it; the header is padded to eight bytes.
-    ordered = sorted(arrays.items(), key=lambda item: (list(CODES).index(item[1].dtype.name), item[0]))
-    layout: dict[str, Any] = {METADATA: dict(metadata)}
-    offset = 0
-    for name, array in ordered:
-        place = [offset, offset := offset + array.nbytes]
-        layout[name] = {"dtype": CODES[array.dtype.name], "shape": list(array.shape), "data_offsets": place}
-    head = json.dumps(layout, separators=(",", ":"), ensure_ascii=False).encode()
-    head += b" " * (-len(head) % 8)
-    bodies = [np.ascontiguousarray(array).data.cast("B") for _, array in ordered if array.nbytes]
-    return [len(head).to_bytes(8, "little") + head, *bodies]
 
 
 def header_of(data: Buffer, most: int) -> dict[str, Any]:
