@@ -1,6 +1,7 @@
 """Laws of the protocol: what must hold whatever the data."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from dkpca.fusion.scoring import project, project_exact
 from dkpca.kernels import RBF, Linear
 from dkpca.linalg.arrays import to_numpy
 from dkpca.messages import digest
-from dkpca.party import extend, partials
+from dkpca.party import extend
 from dkpca.rank import Fixed
 from testkit.matrices import centered
 from testkit.protocol import fused_from, measured, problems, summaries_of
@@ -152,7 +153,7 @@ class TestProjection:
         model = fuse([summary for summary, _ in answers], n_components=2)
         return model, [state for _, state in answers], [b[60:] for b in blocks]
 
-    @pytest.mark.parametrize(("ask", "place"), [(extend, project), (partials, project_exact)])
+    @pytest.mark.parametrize(("ask", "place"), [(extend, project), (partial(extend, exact=True), project_exact)])
     def test_every_party_must_answer_about_the_same_samples(self, fit, ask, place):
         model, states, new = fit
         good = [ask(state, block) for state, block in zip(states, new, strict=True)]
@@ -166,7 +167,7 @@ class TestProjection:
 
     def test_other_columns_are_refused_at_the_party(self, fit):
         _, states, new = fit
-        with pytest.raises(InputError, match="party 'p0': new samples have 3 columns, the fit had 4"):
+        with pytest.raises(InputError, match="party 'p0': the table has 3 columns, the fit had 4"):
             extend(states[0], new[0][:, :3])
 
     def test_ids_must_match_rows(self, table):

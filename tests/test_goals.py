@@ -11,7 +11,7 @@ from dkpca import DKPCA, subspace_error, summarize, wire
 from dkpca.errors import InputError, PolicyError
 from dkpca.kernels import RBF, Linear
 from dkpca.linalg.precision import COMPACT, PRECISIONS
-from dkpca.party import extend, partials
+from dkpca.party import extend
 from dkpca.party.limits import ANYTHING
 from dkpca.rank import Adaptive, All, Auto, Budget, Error, Fixed, RankRule
 from dkpca.wire import codec
@@ -148,7 +148,7 @@ def test_new_samples_have_no_more_digits_than_the_limits_allow_either(allowed, d
         X, party="a", kernel=Linear(), rank=Auto(5), precision=COMPACT, projection="exact", limits=limits
     )
     far = 1e9 * X[:20]
-    rows, distances = extend(state, far, limits=limits), partials(state, far, limits=limits)
+    rows, distances = extend(state, far, limits=limits), extend(state, far, exact=True, limits=limits)
     assert np.abs(rows.factor.data).max() <= 2**digits
     assert np.abs(distances.partial.data).max() <= 2**digits
 
@@ -201,7 +201,7 @@ def test_partial_distances_in_compact_precision_keep_five_digits():
     distances = {}
     for precision in ("float64", COMPACT):
         _, state = summarize(X, party="a", kernel=KERNEL, rank=Auto(5), precision=precision, projection="exact")
-        distances[precision] = partials(state, X[:9]).partial.decode()
+        distances[precision] = extend(state, X[:9], exact=True).partial.decode()
     np.testing.assert_allclose(distances[COMPACT], distances["float64"], atol=1e-5 * distances["float64"].max())
 
 

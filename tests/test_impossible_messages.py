@@ -4,6 +4,7 @@ import importlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -210,7 +211,9 @@ class TestNewSamples:
         ]
         return fuse([s for s, _ in made], n_components=2), [state for _, state in made]
 
-    @pytest.mark.parametrize(("answer", "place"), [(party.extend, project), (party.partials, project_exact)])
+    @pytest.mark.parametrize(
+        ("answer", "place"), [(party.extend, project), (partial(party.extend, exact=True), project_exact)]
+    )
     @pytest.mark.parametrize("rows", [1, 4])
     def test_another_number_of_rows_is_refused_not_broadcast(self, fitted, answer, place, rows):
         model, states = fitted
@@ -221,7 +224,7 @@ class TestNewSamples:
 
     def test_negative_distances_are_refused(self, fitted):
         model, states = fitted
-        bank, shop = (party.partials(state, COLUMNS[:5]) for state in states)
+        bank, shop = (party.extend(state, COLUMNS[:5], exact=True) for state in states)
         negative = replace(bank, partial=round_to(-bank.partial.decode() - 1e9, "float64"))
         with pytest.raises(FusionError, match="party 'bank': it sent the distance -1e\\+09"):
             project_exact(model, [negative, shop])

@@ -7,7 +7,7 @@ Where the steps of the paper are:
 - its rank: `party.candidates.choose_rank` asks a rule of `rank`; the paper's is `rank.Adaptive`
 - the center multiplies or adds, centers, takes eigenvectors: `fusion.fused_model.fuse`; entries of the fused matrix
   come from `kernels.grams.FusedGram` (multiplied in `kernels.laws.Product`), centering is `linalg.gram.Centered`
-- a new sample gets its row: `party.summaries.extend` (`partials` for the paper's own way); and its scores:
+- a new sample gets its row: `party.summaries.extend` (`exact` for the paper's own way); and its scores:
   `fusion.scoring.place`
 
 `exchange`, `store` and `cli` carry these steps between processes, files and people under the same verbs.

@@ -32,7 +32,6 @@ from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.precision import as_received
 from dkpca.party.state import PartyState
-from dkpca.party.summaries import measured
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 NEAR = 1e-3  # share by which eigenvalues differ that are taken for one: their components are any basis of a subspace
@@ -48,7 +47,7 @@ def derivatives(model: FusedModel, states: Mapping[str, PartyState], tables: Map
     together = _groups(values)
     found = {}
     for name, table in tables.items():
-        kernel, X = states[name].kernel, np.asarray(to_numpy(measured(states[name], table)), dtype=float)
+        kernel, X = states[name].kernel, np.asarray(to_numpy(states[name].measured(table)), dtype=float)
         K = _matrix(model, kernel, X)
         own = kernel.slopes(partial(_times, K), X, V)
         if own is None or not (model.law.scores_add or kernel.unit_diagonal):

@@ -35,7 +35,6 @@ from dkpca.messages import RaisedIds, Scores, Seed, Told
 from dkpca.party import questions as q
 from dkpca.party.answers import OWN_LIST, Party
 from dkpca.party.limits import Limits
-from dkpca.party.summaries import measured
 from dkpca.settings import Fit
 
 ALIGNS = (q.HopWanted, q.MatchedGiven)
@@ -342,7 +341,7 @@ class PartySide:
         state = self.party.state
         assert state is not None
         kernel = state.kernel if self.fit.protect != "sums" or result.kernel is None else result.kernel
-        X = np.asarray(to_numpy(measured(state, self.party.table(kernel.columns_are))))
+        X = np.asarray(to_numpy(state.measured(self.party.table(kernel.columns_are))))
         scores = np.asarray(self._turned_back(result))
         given = None if means is None else np.asarray(means.decode())
         found = at_party(kernel, self.table.columns, X, scores, given, result.residual)

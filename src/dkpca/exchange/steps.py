@@ -235,7 +235,8 @@ def extend(
     X_new = without_zeros_left_out(state.party, X_new, taken=state.kernel.takes_sparse)
     X_new = check_table(state.party, as_numbers(state, X_new), columns_are=state.kernel.columns_are)
     check_like_fit({state.party: X_new}, {state.party: state.origin})
-    return (core.partials if exact else core.extend)(state, X_new, sample_ids=sample_ids, limits=limits)
+    message: Rows | Partials = core.extend(state, X_new, exact=exact, sample_ids=sample_ids, limits=limits)
+    return message
 
 
 def project(model: FusedModel, messages: Iterable[Rows | Partials]) -> Array:

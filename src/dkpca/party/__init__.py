@@ -2,15 +2,13 @@
 
 from dkpca.party.limits import ANYTHING
 from dkpca.party.state import PartyState, SumState
-from dkpca.party.summaries import extend, measured, partials, self_values, statistics, summarize
+from dkpca.party.summaries import extend, self_values, statistics, summarize
 
 __all__ = [
     "ANYTHING",
     "PartyState",
     "SumState",
     "extend",
-    "measured",
-    "partials",
     "self_values",
     "statistics",
     "summarize",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -342,7 +342,7 @@ def _compared(party: Party, question: q.MaskedWanted) -> tuple[Compared, SumStat
     """Rows of a sum and what they are compared with, measured as the kernel takes them."""
     if question.batch:
         state: SumState = party.whole_state(SumState)
-        X = summaries.measured(state, party.table(state.kernel.columns_are, question.batch))
+        X = state.measured(party.table(state.kernel.columns_are, question.batch))
         return Compared(state.kernel, X, state.padded()), state
     X, kernel = party.table(question.kernel.columns_are), question.kernel
     if not isinstance(X, np.ndarray):
@@ -433,13 +433,18 @@ def _covariates(party: Party, question: q.CovariatesWanted) -> messages.Covariat
     return messages.CovariateRows(party.name, Rounded(rows))
 
 
-def _rows(party: Party, question: q.RowsWanted) -> messages.Rows | messages.Partials:
+def _rows(party: Party, question: q.RowsWanted) -> Any:
     state = party.whole_state(PartyState)
     X = party.table(state.kernel.columns_are, question.batch)
-    make = (
-        summaries.partials if question.exact else partial(summaries.extend, device=party.device, memory=party.memory)
+    return summaries.extend(
+        state,
+        X,
+        exact=question.exact,
+        sample_ids=party.sample_ids(question.batch),
+        limits=party.limits,
+        device=party.device,
+        memory=party.memory,
     )
-    return make(state, X, sample_ids=party.sample_ids(question.batch), limits=party.limits)
 
 
 def _result(party: Party, question: q.ResultGiven) -> messages.Told:

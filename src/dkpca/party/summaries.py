@@ -18,11 +18,9 @@ from dkpca.linalg.arrays import (
     Array,
     MemoryLimit,
     dtype_name,
-    is_dask_array,
     namespace,
     quiet,
     sent_to,
-    tall_empty,
     to_numpy,
 )
 from dkpca.linalg.gram import Centered, Gram
@@ -34,8 +32,6 @@ from dkpca.linalg.rows import (
     by_strips,
     column_means,
     column_scales,
-    groups,
-    in_order,
     standardized,
     standardizing_error,
     threads_of_our_own,
@@ -45,7 +41,7 @@ from dkpca.party.candidates import Candidate, Candidates, choose_rank, first_pai
 from dkpca.party.limits import ANYTHING, Limits
 from dkpca.party.questions import StatisticsWanted, SummaryWanted
 from dkpca.party.recovery import Measurement
-from dkpca.party.state import PartyState, State, SumState
+from dkpca.party.state import PartyState, State, SumState, moved
 from dkpca.wording import counted
 
 FLAT = 0.5  # of the largest effective rank there is, (trace K)^2 / |K|_F^2: beyond it a spectrum is flat
@@ -289,28 +285,45 @@ def _recovered(candidate: Candidate, limits: Limits, known_rows: int) -> Measure
     return found
 
 
+@threads_of_our_own()
 def extend(
     state: PartyState,
     X_new: Array,
     *,
+    exact: bool = False,
     sample_ids: Sequence[str] | None = None,
     limits: Limits = ANYTHING,
     device: str | None = None,
     memory: MemoryLimit | None = None,
-) -> Rows:
-    """Return the factor rows of new samples: a(y) = k(y, X) V / sqrt(lambda)."""
-    about = _about_new(state, X_new, sample_ids, limits)
-    factor = factor_rows(state, X_new, device, memory)
-    digits = DIGITS[limits.precision]
-    sent = rounded(factor, state.precision, state.party, steps=state.steps, digits=digits)
-    return Rows(*about, sent, _diagonal(state.kernel, X_new, state.party))
+) -> Any:
+    """Return the factor rows of new samples, a(y) = k(y, X) V / sqrt(lambda), as `Rows`.
+
+    Exact, the paper's message as `Partials`: distances or inner products to every training sample.
+    """
+    limits.check_new(exact=exact)
+    limits.check_form(state.precision, "none")
+    if state.protect != "none":
+        raise InputError(
+            f"party {state.party!r}: its fit was protected (protect={state.protect!r}), and so are its new samples: "
+            "answer with masked numbers (protect='sums')"
+        )
+    about = state.party, state.summary_id, _digest(sample_ids, X_new)
+    send = partial(rounded, precision=state.precision, party=state.party, digits=DIGITS[limits.precision])
+    if not exact:
+        factor = send(factor_rows(state, X_new, device, memory), steps=state.steps)
+        return Rows(*about, factor, _diagonal(state.kernel, X_new, state.party))
+    if state.training is None:
+        raise InputError(f"party {state.party!r} did not keep its training rows; fit with projection='exact'")
+    # |y - x|^2 or y'x over the party's columns: the paper adds them up over the parties before the kernel.
+    with quiet():
+        return Partials(*about, send(state.kernel.partial(state.measured(X_new, memory), state.training)))
 
 
 def factor_rows(
     state: PartyState, X_new: Array, device: str | None = None, memory: MemoryLimit | None = None
 ) -> Array:
     """Rows of the party's factor: a(y) = k(y, X) V / sqrt(lambda)."""
-    X_new = measured(state, X_new, memory)
+    X_new = state.measured(X_new, memory)
     with quiet():
         # a(y) = k(y, X) V / sqrt(lambda), a further row of the factor; with landmarks, k(y, landmarks) times their
         # weights. A blind fit adds the offset that centers the new row as the fit was centered.
@@ -334,37 +347,7 @@ def self_values(state: PartyState | SumState, X_new: Array) -> Array:
             f"party {state.party!r}: rows of a kernel matrix do not contain the diagonal entries of new samples, so "
             "their variance is unknown"
         )
-    return state.kernel.diagonal(measured(state, X_new))
-
-
-@threads_of_our_own()
-def partials(
-    state: PartyState, X_new: Array, *, sample_ids: Sequence[str] | None = None, limits: Limits = ANYTHING
-) -> Partials:
-    """Return the paper's message for new samples: distances or inner products to every training sample."""
-    about = _about_new(state, X_new, sample_ids, limits, exact=True)
-    if state.training is None:
-        raise InputError(f"party {state.party!r} did not keep its training rows; fit with projection='exact'")
-    X_new = measured(state, X_new)
-    # |y - x|^2 or y'x over the party's columns: the paper adds them up over the parties before the kernel.
-    with quiet():
-        distances = state.kernel.partial(X_new, state.training)
-    sent = rounded(distances, state.precision, state.party, digits=DIGITS[limits.precision])
-    return Partials(*about, sent)
-
-
-def _about_new(
-    state: PartyState, X_new: Array, sample_ids: Sequence[str] | None, limits: Limits, *, exact: bool = False
-) -> tuple[str, str, str]:
-    """Whose new samples these are, of which summary, and which, if the limits and the fit allow to send them."""
-    limits.check_new(exact=exact)
-    limits.check_form(state.precision, "none")
-    if state.protect != "none":
-        raise InputError(
-            f"party {state.party!r}: its fit was protected (protect={state.protect!r}), and so are its new samples: "
-            "answer with masked numbers (protect='sums')"
-        )
-    return state.party, state.summary_id, _digest(sample_ids, X_new)
+    return state.kernel.diagonal(state.measured(X_new))
 
 
 def _check_blind(kernel: Kernel, X: Array, law: str | None, party: str) -> None:
@@ -378,17 +361,6 @@ def _check_blind(kernel: Kernel, X: Array, law: str | None, party: str) -> None:
         )
     if not (adds_up(law) if law else kernel.adds_up):
         raise InputError(f"party {party!r}: a blind center can only add matrices up; use law='sum' (--law sum)")
-
-
-def measured(state: PartyState | SumState, X_new: Array, memory: MemoryLimit | None = None) -> Array:
-    """New rows, standardized and centered as in the fit."""
-    if X_new.shape[0] == 0:
-        raise InputError(f"party {state.party!r}: there are no new samples; give at least one row")
-    if X_new.shape[1] != state.origin.shape[0]:
-        raise InputError(
-            f"party {state.party!r}: new samples have {X_new.shape[1]} columns, the fit had {state.origin.shape[0]}"
-        )
-    return moved(standardized(X_new, state.shift, state.scale), state.origin, state.party, memory)
 
 
 def _diagonal(kernel: Kernel, X: Array, party: str) -> Rounded | None:
@@ -435,28 +407,6 @@ def scale_statistic(kernel: Kernel, X: Array, party: str) -> float:
             f"({scale:.1e}); scale the columns, or give gamma"
         )
     return scale
-
-
-def moved(X: Array, origin: Array, party: str, memory: MemoryLimit | None = None) -> Array:
-    """Rows minus the origin; raises if a column overflows."""
-    if is_dask_array(X):
-        return X - origin[None, :]  # not computed yet: a chunk that overflows shows when the kernel is evaluated
-    xp = namespace(X)
-    moved = tall_empty(X.shape, X, memory)
-
-    def part_moved(rows: slice) -> Array:
-        with quiet():
-            moved[rows, :] = X[rows, :] - origin[None, :]
-        return xp.astype(~xp.all(xp.isfinite(moved[rows, :]), axis=0), xp.int64)
-
-    beyond = sum(in_order(part_moved, groups(X.shape[0], X), X))
-    if bool(xp.any(beyond > 0)):
-        column = int(xp.argmax(xp.astype(beyond > 0, xp.int64)))
-        raise InputError(
-            f"party {party!r}: the numbers of its column {column + 1} are too large to compute their mean in "
-            f"{dtype_name(X)}; scale the column down"
-        )
-    return moved
 
 
 def check_not_vanished(trace: float, X: Array, party: str) -> None:

@@ -70,10 +70,6 @@ def true_rows(
             f"party {state.party!r}: the audit is about {request.n_samples} samples of a fit, and the table has "
             f"{X.shape[0]} rows or other ids; give the table of the fit"
         )
-    if X.shape[1] != state.origin.shape[0]:
-        raise InputError(
-            f"party {state.party!r}: the table has {X.shape[1]} columns, the fit had {state.origin.shape[0]}"
-        )
     kernel, xp = state.kernel, namespace(X)
     positions = xp.asarray(list(request.samples), device=device(X))
     if kernel.columns_are == "samples":
