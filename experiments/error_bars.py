@@ -22,7 +22,7 @@ from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.gram import Centered
 from dkpca.linalg.leading import leading
 from dkpca.party.state import PartyState
-from dkpca.party.true_rows import true_rows
+from dkpca.party.summaries import true_rows
 from experiments import protocol, whole
 from experiments.command import Options, described, expression, main
 

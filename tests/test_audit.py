@@ -17,7 +17,7 @@ from dkpca.fusion.audit import mean_at_most
 from dkpca.linalg.precision import Rounded
 from dkpca.messages import AuditRequest
 from dkpca.party.limits import ANYTHING
-from dkpca.party.true_rows import true_rows
+from dkpca.party.summaries import true_rows
 from testkit.joined_kernels import JOINED, fused_matrix
 from testkit.joined_kernels import table as table_for
 

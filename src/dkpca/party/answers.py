@@ -16,7 +16,6 @@ from dkpca.party import alignment, summaries
 from dkpca.party import questions as q
 from dkpca.party.limits import ANYTHING, Limits
 from dkpca.party.state import PartyState, SumState, among_all
-from dkpca.party.true_rows import OpenRows, true_rows
 from dkpca.protection import keys, masks, quantities
 from dkpca.protection.quantities import Addends, Compared
 from dkpca.protection.rotation import Rotation, column_rotation
@@ -411,11 +410,11 @@ def _reveal(party: Party, question: q.ReceivedGiven) -> messages.Reveal:
     return messages.Reveal(party.name, party.coin.hex())
 
 
-def _audit(party: Party, question: q.AuditWanted) -> messages.AuditRows | OpenRows:
+def _audit(party: Party, question: q.AuditWanted) -> messages.AuditRows | summaries.OpenRows:
     state = party.whole_state(PartyState)
     X = party.table(state.kernel.columns_are)
     ids = party.sample_ids()
-    found = true_rows(state, X, question.request, sample_ids=ids, limits=party.limits)
+    found = summaries.true_rows(state, X, question.request, sample_ids=ids, limits=party.limits)
     return found if party.here else found.sent()
 
 

@@ -14,29 +14,24 @@ from dkpca.errors import InputError
 from dkpca.kernels import Kernel, Precomputed
 from dkpca.kernels.grams import KernelGram
 from dkpca.kernels.laws import adds_up
-from dkpca.linalg.arrays import (
-    Array,
-    MemoryLimit,
-    dtype_name,
-    namespace,
-    quiet,
-    sent_to,
-    to_numpy,
-)
+from dkpca.linalg.arrays import Array, MemoryLimit, dtype_name, namespace, quiet, sent_to, to_numpy
+from dkpca.linalg.arrays import device as device_of
 from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.leading import leading
 from dkpca.linalg.precision import COMPACT, DIGITS, Factor, Rounded, largest, round_by, round_to
 from dkpca.linalg.rows import (
+    Index,
     at_hand,
     away_from,
     by_strips,
     column_means,
     column_scales,
+    pick,
     standardized,
     standardizing_error,
     threads_of_our_own,
 )
-from dkpca.messages import Partials, Rows, Statistics, Summary, check_party_name
+from dkpca.messages import AuditRequest, AuditRows, Partials, Rows, Statistics, Summary, check_party_name
 from dkpca.party.candidates import Candidate, Candidates, choose_rank, first_pairs
 from dkpca.party.limits import ANYTHING, Limits
 from dkpca.party.questions import StatisticsWanted, SummaryWanted
@@ -301,12 +296,7 @@ def extend(
     Exact, the paper's message as `Partials`: distances or inner products to every training sample.
     """
     limits.check_new(exact=exact)
-    limits.check_form(state.precision, "none")
-    if state.protect != "none":
-        raise InputError(
-            f"party {state.party!r}: its fit was protected (protect={state.protect!r}), and so are its new samples: "
-            "answer with masked numbers (protect='sums')"
-        )
+    _check_open(state, limits, state.precision, "so are its new samples: answer with masked numbers (protect='sums')")
     about = state.party, state.summary_id, _digest(sample_ids, X_new)
     send = partial(rounded, precision=state.precision, party=state.party, digits=DIGITS[limits.precision])
     if not exact:
@@ -317,6 +307,13 @@ def extend(
     # |y - x|^2 or y'x over the party's columns: the paper adds them up over the parties before the kernel.
     with quiet():
         return Partials(*about, send(state.kernel.partial(state.measured(X_new, memory), state.training)))
+
+
+def _check_open(state: PartyState, limits: Limits, precision: str, reason: str) -> None:
+    """Refuse numbers in the open beyond the limits, and those of a protected fit."""
+    limits.check_form(precision, "none")
+    if state.protect != "none":
+        raise InputError(f"party {state.party!r}: its fit was protected (protect={state.protect!r}), and {reason}")
 
 
 def factor_rows(
@@ -391,6 +388,71 @@ def about_columns(state: State) -> list[str]:
         f"party {state.party!r}: {name} makes up {share:.1%} of the distances between its samples, so the other "
         "columns hardly count; standardize the columns (standardize=True, --standardize)"
     ]
+
+
+# An audit: true rows of the Gram matrix, for samples that the center drew.
+
+
+@dataclass(frozen=True)
+class OpenRows:
+    """True rows that are made where they are looked at; the fields are those of `AuditRows`."""
+
+    party: str
+    summary_id: str
+    sample_digest: str
+    samples: tuple[int, ...]
+    n_samples: int
+    columns: Callable[[Index], Array]
+
+    def sent(self) -> AuditRows:
+        """All columns, as a message."""
+        rows = Rounded(self.columns(slice(None)))
+        return AuditRows(self.party, self.summary_id, self.sample_digest, self.samples, rows)
+
+
+def _columns(
+    state: PartyState, X: Array, chosen: Array, exact: Array, samples: tuple[int, ...], index: Index
+) -> Array:
+    """Some columns; exact where a sample meets itself, though a difference may have rounded."""
+    # k(x_i, x_j) for the samples i asked for and some j; where i = j the kernel's own diagonal.
+    xp, where = namespace(X), device_of(X)
+    rows = xp.astype(state.kernel(state.measured(pick(X, index)), chosen), xp.float64).T
+    if isinstance(index, slice):
+        index = xp.arange(*index.indices(X.shape[0]), device=where)
+    asked = xp.asarray(list(samples), device=where)
+    return xp.where(asked[:, None] == index[None, :], exact[:, None], rows)
+
+
+def true_rows(
+    state: PartyState,
+    X: Array,
+    request: AuditRequest,
+    *,
+    sample_ids: Sequence[str] | None = None,
+    limits: Limits = ANYTHING,
+) -> OpenRows:
+    """Check the question; return the kernel of the samples asked for with all samples of the fit.
+
+    X is the table of the fit, its ids in row order as in the fit.
+    """
+    limits.check_audit(len(request.samples))
+    limits.check_samples(X.shape[0])
+    _check_open(state, limits, COMPACT, "an audit sends rows in the open; fit without protection to have it audited")
+    digest = _digest(sample_ids, X)
+    if X.shape[0] != request.n_samples or digest != request.sample_digest:
+        raise InputError(
+            f"party {state.party!r}: the audit is about {request.n_samples} samples of a fit, and the table has "
+            f"{X.shape[0]} rows or other ids; give the table of the fit"
+        )
+    kernel, xp = state.kernel, namespace(X)
+    positions = xp.asarray(list(request.samples), device=device_of(X))
+    if kernel.columns_are == "samples":
+        chosen, own = kernel.anchors(X, positions), kernel.rows(X, positions)
+    else:
+        chosen = own = state.measured(pick(X, positions))
+    exact = xp.astype(kernel.diagonal(own), xp.float64)
+    columns = partial(_columns, state, X, chosen, exact, request.samples)
+    return OpenRows(state.party, state.summary_id, digest, request.samples, int(X.shape[0]), columns)
 
 
 # Numbers that a precision cannot hold are refused where a party meets them, with its name and what to do.
