@@ -26,7 +26,6 @@ from dkpca.messages import (
     CommonTokens,
     CovariateRows,
     MaskedSum,
-    Packed,
     Partials,
     Rows,
     SampleTokens,
@@ -35,7 +34,7 @@ from dkpca.messages import (
     Shape,
     Statistics,
     Summary,
-    Tokens,
+    sorted_tokens,
 )
 from dkpca.party.limits import Limits
 from dkpca.rank import Fixed
@@ -197,11 +196,11 @@ def samples() -> list[messages.Message]:
         AuditRequest(9, digest, 7, 3, (2, 5)),
         AuditRows("bank", digest, digest, (0, 1, 4), matrix),
         CovariateRows("bank", matrix),
-        SampleTokens("bank", Tokens.of([b"b" * 16, b"a" * 16])),
-        CommonTokens(2, Tokens.of([b"c" * 16])),
+        SampleTokens("bank", sorted_tokens([b"b" * 16, b"a" * 16])),
+        CommonTokens(2, sorted_tokens([b"c" * 16])),
         Scores(3, RBF(0.5), digest, matrix, 0.25, 0.5),
         Summary("bank", RBF(0.5), digest, 7, round_to(np.eye(3)[:, :2], "compact"), 1.0, 1.0, 1e-7, 1e-7),
-        MaskedSum("bank", digest, Packed(np.arange(8, dtype=np.uint8))),
+        MaskedSum("bank", digest, np.arange(8, dtype=np.uint8)),
         Seed("bank", "shop", "a" * 64, "b" * 64),
         Shape("bank", 100, 5, digest),
     ]

@@ -188,7 +188,7 @@ class TestBoundsOfNewSamples:
             for question, answer in heard:
                 assert isinstance(answer, Shape | MaskedSum)
                 if isinstance(question, BoundsWanted):
-                    assert np.bincount(answer.values.data, minlength=256).max() < 130  # of 16,192 bytes: uniform
+                    assert np.bincount(answer.values, minlength=256).max() < 130  # of 16,192 bytes: uniform
         assert powers[0] == powers[1]
 
 
@@ -210,7 +210,7 @@ class TestScorers:
         shares = [answer for question, answer in heard if isinstance(question, SumsWanted)]
         truth = centered(new["lab"] @ new["lab"].T)
         for share in shares:
-            found = share.values.data.view("<u8").astype(float).reshape(30, 8)
+            found = share.values.view("<u8").astype(float).reshape(30, 8)
             found = (found - found.mean(axis=0)) / found.std() * new["lab"].std()
             assert gram_error(found @ found.T, truth) >= 1.0
 

@@ -18,7 +18,7 @@ from dkpca import DKPCA, subspace_error, wire
 from dkpca.errors import WireError
 from dkpca.exchange import holdings
 from dkpca.fusion import fuse
-from dkpca.messages import digest
+from dkpca.messages import TOKEN_BYTES, digest, entries
 from dkpca.party import alignment, extend
 from testkit.owners import standardized
 
@@ -80,7 +80,8 @@ def test_rows_and_partials_place_the_first_four_people_where_the_fit_has_them(X)
 
 def test_tokens_are_those_of_the_same_people_under_the_same_key():
     kept, common = message("bank.tokens"), message("common.tokens")
-    assert kept.tokens.listed() == common.tokens.listed() == sorted(alignment.tokens(PEOPLE, KEY))
+    expected = sorted(alignment.tokens(PEOPLE, KEY))
+    assert entries(kept.tokens, TOKEN_BYTES) == entries(common.tokens, TOKEN_BYTES) == expected
     assert (kept.party, common.n_parties) == ("bank", 2)
 
 

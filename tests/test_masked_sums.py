@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from dkpca.errors import InputError
 from dkpca.kernels import RBF
-from dkpca.messages import Packed
 from dkpca.party.answers import Party
 from dkpca.party.questions import SumsWanted
 from dkpca.protection import keys, masks, quantities
@@ -240,13 +239,11 @@ def test_published_vectors_hold_for_this_and_for_a_naive_implementation(case):
         }
         numbers = ring.encode(np.array(case["values"][party]), case["bound"])
         packed = masks.under_masks(numbers, party, roster, pair, VECTORS["question"], VECTORS["part"])
-        assert packed.data.tobytes().hex() == case["messages"][party]
+        assert packed.tobytes().hex() == case["messages"][party]
         total += np.array(case["values"][party])
     np.testing.assert_allclose(total, case["sum"])
     received = [np.frombuffer(bytes.fromhex(case["messages"][party]), dtype=np.uint8) for party in roster]
-    np.testing.assert_allclose(
-        masks.added([Packed(data) for data in received], ring, len(total)), case["sum"], atol=2 * case["step"]
-    )
+    np.testing.assert_allclose(masks.added(received, ring, len(total)), case["sum"], atol=2 * case["step"])
 
 
 def test_secrets_are_not_shown():
@@ -269,7 +266,7 @@ def test_other_samples_under_one_question_are_under_other_masks():
         party = Party("bank", lambda _: X, NAMES, "first", secrets["bank"], ids=[f"p{i}" for i in range(31)])
         party.received = {("", other): seeds[other]["bank"] for other in NAMES if other != "bank"}
         party.order[""] = rows
-        return np.frombuffer(party.answer(asked).values.data, dtype=np.uint32)
+        return np.frombuffer(party.answer(asked).values, dtype=np.uint32)
 
     first, again = sent(list(range(30))), sent(list(range(30)))
     other = sent([*range(29), 30])  # as a center names them that hopes for the difference of two samples

@@ -13,7 +13,7 @@ from dkpca.errors import DKPCAError
 from dkpca.fusion import fuse
 from dkpca.kernels import RBF
 from dkpca.linalg.precision import round_by, round_to
-from dkpca.messages import CommonTokens, Summary, Tokens, digest
+from dkpca.messages import CommonTokens, Summary, digest, sorted_tokens
 from dkpca.rank import Fixed
 from dkpca.store import files, storage
 from dkpca.wire import container
@@ -52,7 +52,7 @@ INPUTS: dict[str, Callable[[str], bytes]] = {
     "a compact summary": lambda _: compact_summary(np.random.default_rng(0).normal(size=(4000, 50))),
     "a column coded as well as can be": lambda _: compact_summary(np.ones((200_000, 1))),
     "two columns coded as well as can be": lambda _: compact_summary(np.ones((200_000, 2))),
-    "tokens": lambda _: wire.encode(CommonTokens(2, Tokens.of([n.to_bytes(16, "big") for n in range(60_000)]))),
+    "tokens": lambda _: wire.encode(CommonTokens(2, sorted_tokens([n.to_bytes(16, "big") for n in range(60_000)]))),
 }
 
 

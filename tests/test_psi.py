@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dkpca.errors import FusionError, InputError, ProtectionError
-from dkpca.messages import POINT_BYTES, Packed
+from dkpca.messages import POINT_BYTES
 from dkpca.party import questions as q
 from dkpca.party.answers import Party
 from dkpca.protection import keys
@@ -96,7 +96,7 @@ def test_lists_look_alike_whatever_was_padded():
     """Neither the order of the ids nor their number shows."""
     ring, parties = members({"a": ["1", "2", "3", "4"], "b": ["1", "2", "3"]}, pad=True)
     lists = [party.first() for party in parties.values()]
-    assert {raised.points.data.size for raised in lists} == {4 * POINT_BYTES}
+    assert {raised.points.size for raised in lists} == {4 * POINT_BYTES}
     other = RingMember(ring, "b", ["3", "2", "1"], seed("another seed"), pad=True)
     assert set(other.first().entries()).isdisjoint(lists[1].entries())
 
@@ -118,7 +118,7 @@ def test_one_seed_in_another_study_is_another_secret(study, normalization):
 
 
 def with_points(raised, data):
-    return replace(raised, points=Packed.of(data))
+    return replace(raised, points=np.frombuffer(data, dtype=np.uint8))
 
 
 def reversed_(raised):

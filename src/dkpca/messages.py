@@ -7,7 +7,7 @@ each of them reveals.
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Any
@@ -75,63 +75,31 @@ SeedNumber = Annotated[int, _checked(lambda value: value >= 0, "is {}, less than
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
-@dataclass(frozen=True)
-class _OneArray:
-    """Base of fields that are sent as a single byte array."""
-
-    data: Bytes
-
-    def to_arrays(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Return the arrays to send, by the suffix of their names."""
-        return {"": self.data}
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the array."""
-        return tuple(self.data.shape)
+def entries(data: Bytes, width: int) -> list[bytes]:
+    """Cut an array of bytes into entries of one width."""
+    whole = data.tobytes()
+    return [whole[start : start + width] for start in range(0, len(whole), width)]
 
 
-class Tokens(_OneArray):
-    """Sample ids as keyed hashes, (n_samples, TOKEN_BYTES), sorted so that they hide the order of the rows."""
-
-    @classmethod
-    def of(cls, tokens: Iterable[bytes]) -> "Tokens":
-        """Sort and pack."""
-        return cls(np.frombuffer(b"".join(sorted(tokens)), dtype=np.uint8).reshape(-1, TOKEN_BYTES))
-
-    @classmethod
-    def from_arrays(cls, name: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> "Tokens":
-        """Rebuild from the arrays of `to_arrays`; raise unless the tokens are sorted and distinct."""
-        data = arrays[""]
-        if set(arrays) != {""}:
-            raise InputError("does not have the arrays of its kind")
-        if data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != TOKEN_BYTES or data.shape[0] == 0:
-            raise InputError(f"{name} is not a list of {TOKEN_BYTES}-byte tokens (shape {data.shape})")
-        tokens = cls(data)
-        if any(earlier >= later for earlier, later in pairwise(tokens.listed())):
-            raise InputError(f"{name} is not sorted, or has a token twice")
-        return tokens
-
-    def listed(self) -> list[bytes]:
-        """Return the tokens one by one, in ascending order."""
-        return [row.tobytes() for row in self.data]
+def sorted_tokens(tokens: Iterable[bytes]) -> Bytes:
+    """Tokens as one array, sorted so that they hide the order of the rows."""
+    return np.frombuffer(b"".join(sorted(tokens)), dtype=np.uint8).reshape(-1, TOKEN_BYTES)
 
 
-class Packed(_OneArray):
-    """Bit-packed integers, (n_bytes,); the question that they answer fixes their count and width."""
+def _check_tokens(field: str, data: Bytes) -> None:
+    if data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != TOKEN_BYTES:
+        raise InputError(f"{field} is not a list of {TOKEN_BYTES}-byte tokens (shape {data.shape})")
+    if any(earlier >= later for earlier, later in pairwise(entries(data, TOKEN_BYTES))):
+        raise InputError(f"{field} is not sorted, or has a token twice")
 
-    @classmethod
-    def of(cls, data: bytes) -> "Packed":
-        """Wrap some bytes."""
-        return cls(np.frombuffer(data, dtype=np.uint8))
 
-    @classmethod
-    def from_arrays(cls, name: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> "Packed":
-        """Rebuild from the arrays of `to_arrays`."""
-        data = arrays[""]
-        if set(arrays) != {""} or data.dtype != np.uint8 or data.ndim != 1 or data.shape[0] == 0:
-            raise InputError(f"{name} is not a row of bytes")
-        return cls(data)
+def _check_bytes(field: str, data: Bytes) -> None:
+    if data.dtype != np.uint8 or data.ndim != 1:
+        raise InputError(f"{field} is not a row of bytes")
+
+
+Tokens = Annotated[Bytes, _check_tokens]  # (n_samples, TOKEN_BYTES): sample ids as keyed hashes
+Packed = Annotated[Bytes, _check_bytes]  # (n_bytes,): integers; the question that they answer fixes count and width
 
 
 @dataclass(frozen=True)
@@ -336,6 +304,10 @@ class SampleTokens:
     party: PartyName
     tokens: Tokens
 
+    def entries(self) -> list[bytes]:
+        """Return the tokens one by one, in ascending order."""
+        return entries(self.tokens, TOKEN_BYTES)
+
 
 @dataclass(frozen=True)
 class RaisedIds:
@@ -350,8 +322,7 @@ class RaisedIds:
 
     def entries(self) -> list[bytes]:
         """Return the points one by one."""
-        data = self.points.data.tobytes()
-        return [data[i : i + POINT_BYTES] for i in range(0, len(data), POINT_BYTES)]
+        return entries(self.points, POINT_BYTES)
 
 
 @dataclass(frozen=True)
@@ -441,7 +412,7 @@ class MaskedSum:
     @property
     def n_bytes(self) -> int:
         """Number of bytes."""
-        return sum(len(packed.data) for packed in (self.values, self.lengths) if packed is not None)
+        return sum(len(packed) for packed in (self.values, self.lengths) if packed is not None)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from dkpca import wire
 from dkpca.errors import InputError
 from dkpca.kernels import CosineKernel, Polynomial
-from dkpca.messages import Packed, RaisedIds, Summary
+from dkpca.messages import RaisedIds, Summary
 from dkpca.party import disclosure
 from dkpca.party.disclosure import describe
 from dkpca.party.limits import ANYTHING
@@ -129,6 +129,6 @@ def test_every_kind_of_message_is_described_before_it_is_sent():
 
 
 def test_ids_on_their_way_round_a_ring_are_described():
-    points = Packed(np.zeros(3 * 32, dtype=np.uint8))
+    points = np.zeros(3 * 32, dtype=np.uint8)
     found = disclosure.describe(RaisedIds("lab", "bank", 1, "none", "0" * 64, points))
     assert (found.kind, found.facts["samples"]) == ("raisedids", 3)

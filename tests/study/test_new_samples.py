@@ -110,7 +110,7 @@ class TestARestoredFolder:
         message = wire.decode(path.read_bytes())
         path.unlink()
         assert isinstance(message, MaskedSum)
-        return message.values.data.view("<i8")
+        return message.values.view("<i8")
 
     def answered_again(self, consortium, change):
         """Masked numbers of the first time, and of a folder from before the batch after a change."""

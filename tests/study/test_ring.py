@@ -8,7 +8,7 @@ import pytest
 from dkpca import wire
 from dkpca.errors import ProtectionError
 from dkpca.exchange.member import RefusedError, WaitingError
-from dkpca.messages import Packed, RaisedIds
+from dkpca.messages import RaisedIds
 from dkpca.party import answers
 from dkpca.party import questions as q
 from testkit.studies import ANYTHING, Consortium
@@ -112,8 +112,8 @@ def test_a_hop_that_cheats_and_signs_the_result_is_refused(change, words, signed
         sent = honest(party, question)
         if (party.name, question.hop) != ("weather", 1):
             return sent
-        points = change(sent.points.data.reshape(-1, 32))
-        return replace(sent, points=Packed(np.ascontiguousarray(points).ravel()))
+        points = change(sent.points.reshape(-1, 32))
+        return replace(sent, points=np.ascontiguousarray(points).ravel())
 
     monkeypatch.setattr(answers, "ANSWERS", {**answers.ANSWERS, q.HopWanted: hop})
     with pytest.raises(RefusedError, match=words):
@@ -143,7 +143,7 @@ def test_a_second_list_under_one_secret_is_refused(signed):
     opened = kept / "opened/airline.ring-1.registry"
     first = wire.decode(opened.read_bytes())
     assert isinstance(first, RaisedIds)
-    other = replace(first, points=Packed(first.points.data.reshape(-1, 32)[::-1].ravel().copy()))
+    other = replace(first, points=first.points.reshape(-1, 32)[::-1].ravel().copy())
     opened.write_bytes(wire.encode(other))
     with pytest.raises(ProtectionError, match="registry/ring-2: this member's own folder has no record"):
         signed.run("registry")

@@ -198,7 +198,7 @@ def _matched(
     tokens: Mapping[str, SampleTokens], lacking: str | None, batch: str
 ) -> tuple[dict[str, q.MatchedGiven], Places, str]:
     """Samples that each party is to use, in their order, and where these are among all if some lack any."""
-    lists = {name: message.tokens.listed() for name, message in tokens.items()}
+    lists = {name: message.entries() for name, message in tokens.items()}
     own = {name: set(listed) for name, listed in lists.items()}
     common, union = set.intersection(*own.values()), set.union(*own.values())
     if len(common) < len(union) and (lacking is None or (lacking == "drop" and not common)):

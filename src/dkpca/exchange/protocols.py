@@ -391,7 +391,7 @@ def aligned(
         lists = yield from _by_ring(names, terms, before, batch, union)
     else:
         tokens = yield Ask(f"{before}tokens", dict.fromkeys(names, q.TokensWanted(batch)))
-        lists = lambda: {name: tokens[name].tokens.listed() for name in names}  # noqa: E731
+        lists = lambda: {name: tokens[name].entries() for name in names}  # noqa: E731
     matched = Ask(
         f"{before}matched",
         lambda: _matched(lists(), ring, union, batch, at_least),

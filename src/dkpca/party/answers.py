@@ -154,7 +154,7 @@ def _tokens(party: Party, question: q.TokensWanted) -> messages.SampleTokens:
     ids = party.all_ids(question.batch)
     if ids is None:
         raise InputError(f"party {party.name!r}: tokens are computed from sample ids, and its table has none")
-    return messages.SampleTokens(party.name, messages.Tokens.of(alignment.tokens(ids, party.group_key)))
+    return messages.SampleTokens(party.name, messages.sorted_tokens(alignment.tokens(ids, party.group_key)))
 
 
 def _ring(party: Party, batch: str, union: bool) -> Any:

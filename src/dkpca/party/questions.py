@@ -181,7 +181,7 @@ class MaskedWanted(Question, answer=messages.MaskedSum):
 
     def check(self, party: str, answer: Any) -> None:
         super().check(party, answer)
-        if (len(answer.values.data), 0 if answer.lengths is None else len(answer.lengths.data)) != self.sizes():
+        if (len(answer.values), 0 if answer.lengths is None else len(answer.lengths)) != self.sizes():
             raise FusionError(f"party {party!r}: its masked numbers do not have the requested size")
         if answer.question != digest(self):
             raise FusionError(f"party {party!r}: its masked numbers are for another question")
@@ -293,12 +293,12 @@ KINDS: Mapping[str, type[Any]] = {
 
 def packed_numbers(numbers: Sequence[int]) -> messages.Packed:
     """Pack whole numbers into 4 bytes each."""
-    return messages.Packed.of(np.asarray(numbers, dtype="<u4").tobytes())
+    return np.asarray(numbers, dtype="<u4").view(np.uint8)
 
 
 def numbers_in(packed: messages.Packed) -> np.ndarray[Any, np.dtype[np.intp]]:
     """Whole numbers of 4 bytes each."""
-    return np.frombuffer(packed.data.tobytes(), dtype="<u4").astype(np.intp)
+    return np.frombuffer(packed.tobytes(), dtype="<u4").astype(np.intp)
 
 
 def encode(question: Question) -> bytes:

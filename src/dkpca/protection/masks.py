@@ -70,14 +70,14 @@ def under_masks(
         key = hkdf(pair_keys[other], MASKS + f"{question}\0{part}\0{total.size}".encode())
         mask = np.frombuffer(stream(key, total.nbytes), dtype=total.dtype)  # that both parties of a pair derive
         total = total + mask if roster.index(party) < roster.index(other) else total - mask
-    return Packed(total.view(np.uint8))
+    return total.view(np.uint8)
 
 
 def added(received: Sequence[Packed], ring: ModularRing, count: int) -> Numbers:
     """Return the sum of all parties' numbers: all parties or noise."""
     total = np.zeros(count, dtype=ring.dtype)
     for packed in received:
-        total += packed.data.view(ring.dtype)
+        total += packed.view(ring.dtype)
     return ring.decode(total)
 
 

@@ -15,10 +15,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from dkpca.errors import FusionError, InputError, ProtectionError
-from dkpca.messages import POINT_BYTES, SEED_BYTES, Packed, RaisedIds
+from dkpca.messages import POINT_BYTES, SEED_BYTES, RaisedIds
 
 CURVE = ec.SECP256R1()
 ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
@@ -135,8 +136,8 @@ class RingMember:
         return rows
 
     def _list_of(self, owner: str, hop: int, points: bytes) -> RaisedIds:
-        context = _context(self.ring, owner, hop)
-        return RaisedIds(self.name, owner, hop, self.ring.normalization, context, Packed.of(points))
+        context, data = _context(self.ring, owner, hop), np.frombuffer(points, dtype=np.uint8)
+        return RaisedIds(self.name, owner, hop, self.ring.normalization, context, data)
 
     def _raised(self, x: bytes) -> bytes:
         point = _decoded(x)
@@ -155,7 +156,7 @@ def check(ring: Ring, received: RaisedIds) -> None:
         raise ProtectionError(
             f"the list of {received.owner!r} belongs to another study, roster, normalization or hop"
         )
-    entries, size = received.entries(), received.points.data.size
+    entries, size = received.entries(), received.points.size
     if size % POINT_BYTES:
         raise ProtectionError(f"the list of {received.owner!r} has {size:,} bytes, not whole points")
     if len(set(entries)) != len(entries):

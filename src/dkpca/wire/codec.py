@@ -1,8 +1,8 @@
 """Frozen dataclasses as JSON and arrays, and back, by their type hints: the one codec of every file and question.
 
 A field's type says how it travels. `Annotated[T, check]` says what is asked of a value beyond its type: a function of
-the field's name and the value that raises `InputError`. Arrays, and types that are made of arrays (`Rounded`,
-`Tokens`), travel as arrays named after their field. A field that has its default is left out, so that a program that
+the field's name and the value that raises `InputError`. Arrays, and types that are made of arrays (`Rounded`),
+travel as arrays named after their field. A field that has its default is left out, so that a program that
 does not know it yet still reads the rest.
 """
 
@@ -92,7 +92,7 @@ def _record(cls: type[RecordT], header: Any, arrays: Arrays, given: Mapping[str,
         if name in given:
             continue
         if own or (hasattr(_bare(hints[name]), "to_arrays") and field.default is MISSING):
-            values[name] = _from_arrays(name, _bare(hints[name]), header.get(name), own)
+            values[name] = _from_arrays(name, hints[name], header.get(name), own)
         elif name in header:
             values[name] = _value(name, hints[name], header[name])
         elif field.default is MISSING and field.default_factory is MISSING:
@@ -108,15 +108,18 @@ def _hints(cls: type[Any]) -> dict[str, Any]:
     return get_type_hints(cls, include_extras=True)
 
 
-def _from_arrays(name: str, hint: Any, header: Any, own: Arrays) -> Any:
+def _from_arrays(name: str, full_hint: Any, header: Any, own: Arrays) -> Any:
+    hint = _bare(full_hint)
     if hasattr(hint, "from_arrays"):
         if "" not in own:
             raise InputError("does not have the arrays of its kind")
         return hint.from_arrays(name, own)
     if is_dataclass(hint):
         return _record(hint, header, {end.removeprefix("."): array for end, array in own.items()}, {})  # type: ignore[arg-type]
-    if hint is not Any or set(own) != {""}:
+    if (hint is not Any and get_origin(hint) is not np.ndarray) or set(own) != {""}:
         raise InputError("does not have the arrays of its kind")
+    for check in _checks(full_hint):
+        check(name, own[""])
     return own[""]
 
 
@@ -229,13 +232,20 @@ def _at_default(record: Any, field: Any) -> bool:
     return default is not MISSING and type(value) is type(default) and value == default
 
 
+def _checks(hint: Any) -> Sequence[Callable[[str, Any], None]]:
+    """What is asked of an array beyond its type, where there is one."""
+    if get_origin(hint) in (Union, UnionType):
+        return [check for each in get_args(hint) for check in _checks(each)]
+    return get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+
+
 def _bare(hint: Any) -> Any:
     """A type without its checks, and without None."""
     if get_origin(hint) is Annotated:
         return _bare(get_args(hint)[0])
     if get_origin(hint) in (Union, UnionType):
         others = [each for each in get_args(hint) if each is not NoneType]
-        return others[0] if len(others) == 1 else hint
+        return _bare(others[0]) if len(others) == 1 else hint
     return hint
 
 
