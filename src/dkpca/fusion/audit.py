@@ -17,11 +17,11 @@ from dkpca.certificate.estimate import Matrix, change, spectrum_at, turned
 from dkpca.certificate.proof import PartyError
 from dkpca.errors import FusionError, InputError
 from dkpca.fusion.fused_model import FusedModel, basis_of, gram_of
-from dkpca.fusion.plausibility import TrueRows, audited_rows
+from dkpca.fusion.plausibility import audited_rows
 from dkpca.linalg.arrays import Array, device, growth, namespace, to_numpy, unit
 from dkpca.linalg.precision import as_received, rows_of
 from dkpca.linalg.rows import in_order, strips
-from dkpca.messages import MOST_AUDITED, AuditRequest
+from dkpca.messages import MOST_AUDITED, AuditRequest, AuditRows
 
 CONFIDENCE = 0.95
 WORTH = 3.0  # logarithm of 1 / 0.05: how many draws' worth of its range a bound is off at least
@@ -98,12 +98,12 @@ def _uniform(n_samples: int, n_rows: int, seed: int) -> "np.ndarray[tuple[int], 
     return np.random.default_rng(seed).integers(n_samples, size=n_rows)
 
 
-def audited(model: FusedModel, asked: AuditRequest, answers: Iterable[TrueRows]) -> FusedModel:
+def audited(model: FusedModel, asked: AuditRequest, answers: Iterable[AuditRows]) -> FusedModel:
     """Return the model with what the answers say about it in its certificate."""
     return replace(model, certificate=replace(model.certificate, audit=conclude(model, asked, answers)))
 
 
-def conclude(model: FusedModel, asked: AuditRequest, answers: Iterable[TrueRows]) -> Audit:
+def conclude(model: FusedModel, asked: AuditRequest, answers: Iterable[AuditRows]) -> Audit:
     """Say how far the model is from the true matrix; a party that contradicts itself is named by a `FusionError`."""
     received = audited_rows(model.summaries, answers, asked.samples)
     errors = _errors(model)
@@ -121,7 +121,9 @@ def conclude(model: FusedModel, asked: AuditRequest, answers: Iterable[TrueRows]
     return _said(model, drawn, asked, lengths, to_numpy(missing).astype(float), to_numpy(images).astype(float))
 
 
-def _sums(model: FusedModel, errors: Sequence[PartyError], answers: Sequence[TrueRows], chosen: Array) -> list[Array]:
+def _sums(
+    model: FusedModel, errors: Sequence[PartyError], answers: Sequence[AuditRows], chosen: Array
+) -> list[Array]:
     """Sums over all columns of the s rows drawn, a few columns at a time; E is the true matrix K minus the fused one.
 
     Squared lengths of rows of E over the largest entry of K, (s,); E V with V centered if the model is, (s, d); K V,

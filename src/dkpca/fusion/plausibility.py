@@ -11,7 +11,7 @@ itself, is refused. A lie that agrees with itself is not found out.
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,8 +21,8 @@ from dkpca.errors import FusionError
 from dkpca.kernels.laws import adds_up
 from dkpca.linalg.arrays import Array, namespace, quiet, to_numpy
 from dkpca.linalg.precision import Rounded, as_received, row_squares, rows_of, square
-from dkpca.linalg.rows import Index, groups
-from dkpca.messages import Partials, Rows, Summary
+from dkpca.linalg.rows import groups
+from dkpca.messages import AuditRows, Partials, Rows, Summary
 
 DOUBLE = float(np.finfo(np.float64).eps)  # the precision in which all of this is computed
 SAME_SAMPLES = "sort and filter the tables by id, so that all have the same samples in the same order, or use a study"
@@ -172,22 +172,8 @@ def _about_diagonal(summary: Summary, found: Array, slack: float) -> str | None:
 # Messages that belong together: one from each party, about the same samples in the same order.
 
 
-class TrueRows(Protocol):
-    """What a party answered to an audit: received, or made where it is looked at."""
-
-    @property
-    def party(self) -> str: ...  # whose rows these are
-    @property
-    def summary_id(self) -> str: ...  # which summary is audited
-    @property
-    def samples(self) -> tuple[int, ...]: ...  # which rows these are
-    @property
-    def n_samples(self) -> int: ...  # how long each is
-    def columns(self, index: Index) -> Array: ...  # some columns of these rows
-
-
 M = TypeVar("M")
-ReceivedT = TypeVar("ReceivedT", bound=Summary | Rows | Partials | TrueRows)
+ReceivedT = TypeVar("ReceivedT", bound=Summary | Rows | Partials | AuditRows)
 NewSamplesT = TypeVar("NewSamplesT", Rows, Partials)
 
 
@@ -222,8 +208,8 @@ def one_per_party(
 
 
 def audited_rows(
-    summaries: Mapping[str, Summary], received: Iterable[TrueRows], samples: tuple[int, ...]
-) -> dict[str, TrueRows]:
+    summaries: Mapping[str, Summary], received: Iterable[AuditRows], samples: tuple[int, ...]
+) -> dict[str, AuditRows]:
     """Answers to an audit by party: one from each party that was fused, about the samples asked for."""
     known = by_name(received, "audit", summaries)
     for name, message in known.items():

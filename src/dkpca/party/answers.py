@@ -410,12 +410,12 @@ def _reveal(party: Party, question: q.ReceivedGiven) -> messages.Reveal:
     return messages.Reveal(party.name, party.coin.hex())
 
 
-def _audit(party: Party, question: q.AuditWanted) -> messages.AuditRows | summaries.OpenRows:
+def _audit(party: Party, question: q.AuditWanted) -> messages.AuditRows:
     state = party.whole_state(PartyState)
     X = party.table(state.kernel.columns_are)
     ids = party.sample_ids()
     found = summaries.true_rows(state, X, question.request, sample_ids=ids, limits=party.limits)
-    return found if party.here else found.sent()
+    return found if party.here else replace(found, rows=found.rows.columns(slice(None)))
 
 
 def _covariates(party: Party, question: q.CovariatesWanted) -> messages.CovariateRows:

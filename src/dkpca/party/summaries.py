@@ -395,19 +395,14 @@ def about_columns(state: State) -> list[str]:
 
 @dataclass(frozen=True)
 class OpenRows:
-    """True rows that are made where they are looked at; the fields are those of `AuditRows`."""
+    """True rows that are made where they are looked at, in the place of a `Rounded`."""
 
-    party: str
-    summary_id: str
-    sample_digest: str
-    samples: tuple[int, ...]
-    n_samples: int
-    columns: Callable[[Index], Array]
+    shape: tuple[int, int]
+    make: Callable[[Index], Array]
 
-    def sent(self) -> AuditRows:
-        """All columns, as a message."""
-        rows = Rounded(self.columns(slice(None)))
-        return AuditRows(self.party, self.summary_id, self.sample_digest, self.samples, rows)
+    def columns(self, index: Index) -> Rounded:
+        """Some columns."""
+        return Rounded(self.make(index))
 
 
 def _columns(
@@ -430,8 +425,8 @@ def true_rows(
     *,
     sample_ids: Sequence[str] | None = None,
     limits: Limits = ANYTHING,
-) -> OpenRows:
-    """Check the question; return the kernel of the samples asked for with all samples of the fit.
+) -> AuditRows:
+    """Check the question; return the kernel of the samples asked for with all samples of the fit, to be looked at.
 
     X is the table of the fit, its ids in row order as in the fit.
     """
@@ -452,7 +447,8 @@ def true_rows(
         chosen = own = state.measured(pick(X, positions))
     exact = xp.astype(kernel.diagonal(own), xp.float64)
     columns = partial(_columns, state, X, chosen, exact, request.samples)
-    return OpenRows(state.party, state.summary_id, digest, request.samples, int(X.shape[0]), columns)
+    rows: Any = OpenRows((len(request.samples), int(X.shape[0])), columns)
+    return AuditRows(state.party, state.summary_id, digest, request.samples, rows)
 
 
 # Numbers that a precision cannot hold are refused where a party meets them, with its name and what to do.
