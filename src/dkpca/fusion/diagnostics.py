@@ -33,16 +33,18 @@ def about_kernel(model: FusedModel, *, remedy: str) -> list[str]:
     K = to_numpy(training_block(model, rows))
     diagonal = float(np.mean(np.diagonal(K))) + max(0.0, model.certificate.trace_gap) / n_samples
     # Root mean square of off-diagonal entries over the diagonal: near 0 every sample is alone, near 1 all are one.
-    others = K[~np.eye(len(rows), dtype=bool)]
-    if not others.size or not diagonal > 0:
+    if len(K) < 2 or not diagonal > 0:
         return []
-    others = others / diagonal  # before it is squared, so that no scale of the columns overflows
-    if float(np.sqrt(np.mean(others**2))) < ALIKE:
+    K /= diagonal  # before it is squared, so that no scale of the columns overflows
+    others = len(K) * (len(K) - 1)
+    np.fill_diagonal(K, 0.0)
+    if np.linalg.norm(K) < ALIKE * others**0.5:
         return [
             "the kernel matrix is nearly diagonal: every sample is similar only to itself, and gamma is too large; "
             f"{remedy}"
         ]
-    if float(np.sqrt(np.mean((others - 1.0) ** 2))) < DIFFERENT:
+    np.fill_diagonal(K, 1.0)
+    if np.linalg.norm(K - 1.0) < DIFFERENT * others**0.5:
         return [
             "the kernel matrix is nearly constant: all samples look the same, and only rounding is left; use a "
             "larger gamma, such as gamma='scale' (--gamma scale)"

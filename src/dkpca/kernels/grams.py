@@ -339,8 +339,8 @@ class FusedGram(Gram):
         return FusedGram(self.law, *self.parts(positions))
 
     def dense(self) -> Array:
-        xp = namespace(self.reference)
-        K = xp.empty((self.n, self.n), dtype=self.reference.dtype, device=device(self.factors[0]))
+        xp, factors = namespace(self.reference), self.factors  # decoded once, and not for every tile
+        K = xp.empty((self.n, self.n), dtype=self.reference.dtype, device=device(factors[0]))
         # Tile by tile, each entry once: the parties' own products stay in the cache.
         tiles = list(slices(self.n, max(1, int((tile_bytes(K) / (4 * itemsize(K))) ** 0.5))))
         for i, rows in enumerate(tiles):

@@ -12,12 +12,11 @@ import scipy.sparse.linalg
 from dkpca.linalg.arrays import Array, device, eps, like, namespace, solver_error, to_numpy
 from dkpca.linalg.eigenpairs import NEARBY, Eigenpairs, from_all_rows, signs_of
 from dkpca.linalg.gram import Gram
-from dkpca.linalg.rows import cross, one_blas_thread, slices, times, triangle
+from dkpca.linalg.rows import cross, one_blas_thread, times, triangle
 
 LANCZOS_SHARE = 20  # Lanczos pays when fewer than one eigenpair in this many is asked for
 LANCZOS_FROM = 300  # rows; below that LAPACK is done before Lanczos has started
 LAPACK_BLOCK = 64  # columns at a time
-STRIP_BYTES = 2**23  # of the matrix that is checked at a time, beside the matrix itself
 FEW_SHARE = 5  # inverse iteration pays when fewer than one eigenvector in this many is asked for
 FEW = 4  # times as many columns as pairs, before it pays not to know all left vectors
 SHARP = 1e-12  # share of an eigenvalue of F'F that rounding may be, for its vectors to stand for those of F
@@ -157,15 +156,15 @@ def _lanczos(gram: Gram, k: int) -> tuple[Array, Array] | None:
     if not pays or gram.solved is not None:
         return None
     K = gram.dense()
-    # Eigenpairs by ARPACK; then V Lambda V' - K + (lambda_k + slack) I is written over K, and factorized.
+    # Eigenpairs by ARPACK; then V Lambda V' - K + (lambda_k + slack) I is written over one half of K, and factorized.
     start = np.random.default_rng(0).standard_normal(n).astype(K.dtype)
     try:
         values, vectors = scipy.sparse.linalg.eigsh(K, k=k, v0=start)
     except scipy.sparse.linalg.ArpackError:  # no convergence, or a zero matrix
         return None
-    for rows in slices(n, max(1, STRIP_BYTES // K[0].nbytes)):
-        K[rows] = (vectors[rows] * values) @ vectors.T - K[rows]
-    K.flat[:: n + 1] += values[0] + 0.5 * solver_error(n, values[-1], K)
+    (syrk,) = scipy.linalg.get_blas_funcs(("syrk",), (K,))
     (potrf,) = scipy.linalg.get_lapack_funcs(("potrf",), (K,))
-    _, info = potrf(K.T, lower=1, overwrite_a=1)
+    lower = syrk(1.0, vectors * np.sqrt(np.clip(values, 0.0, None)), -1.0, K.T, lower=1, overwrite_c=1)
+    lower.flat[:: n + 1] += values[0] + 0.5 * solver_error(n, values[-1], K)
+    _, info = potrf(lower, lower=1, overwrite_a=1)
     return (values[::-1], vectors[:, ::-1]) if info == 0 else None

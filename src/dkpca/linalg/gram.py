@@ -156,9 +156,9 @@ class Gram(ABC):
 
     def __matmul__(self, block: Array) -> Array:
         """Multiply by a thin block, tile by tile; each off-diagonal tile is evaluated once and used twice."""
-        # K B = sum over tiles K_ij B_j, and K_ji B_i = K_ij' B_i from the same tile. Shares are fixed: neither the
-        # number of threads nor their order changes a bit.
-        side = max(1, int((tile_bytes(self.reference) / itemsize(block)) ** 0.5))
+        # K B = sum over tiles K_ij B_j, and K_ji B_i = K_ij' B_i from the same tile, of which two fit into the cache.
+        # Shares are fixed: neither the number of threads nor their order changes a bit.
+        side = max(1, int((tile_bytes(self.reference) / (2 * itemsize(block))) ** 0.5))
         tiles = list(slices(self.n, side))
         shares = [range(first, len(tiles), SHARES) for first in range(min(SHARES, len(tiles)))]
 
@@ -248,10 +248,10 @@ class Centered(Transformed):
         return self._images
 
     def dense(self) -> Array:
-        K = self.base.dense()
+        K, xp = self.base.dense(), namespace(self.taken)
         self._images = K @ self.taken
-        K -= self.taken @ self._images.T
-        K -= self._rest() @ self.taken.T
+        # K - P (KP)' - (H K P) P' in one pass over K.
+        K -= xp.concat([self.taken, self._rest()], axis=1) @ xp.concat([self._images, self.taken], axis=1).T
         return K
 
     def _rest(self) -> Array:
