@@ -10,7 +10,6 @@ import numpy as np
 
 from dkpca import fusion, subspace_error, summarize
 from dkpca.kernels import Kernel, Linear
-from dkpca.kernels.base import joint_law
 from dkpca.kernels.grams import FusedGram, KernelGram
 from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.leading import leading
@@ -72,7 +71,7 @@ def _bounds(
             for j, c in enumerate(blocks)
         ]
         model = fusion.fuse(summaries, n_components=settings.n_components, center=center)
-        fused: Gram = FusedGram(joint_law(kernel), [s.factor.decode() for s in model.summaries.values()])
+        fused: Gram = FusedGram(model.law, [s.factor.decode() for s in model.summaries.values()])
         proved, V = model.certificate, model.eigenvectors
         rows.append(
             {

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dkpca import subspace_error
 from dkpca.kernels import RBF, Kernel
-from dkpca.kernels.base import joint_law
+from dkpca.kernels.base import combination
 from dkpca.kernels.grams import FusedGram, KernelGram
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.gram import Centered, Gram
@@ -66,7 +66,8 @@ def fused(
 ) -> Gram:
     """The matrix the center works with when every party sends what the rule says."""
     chosen = zip(pairs, ranks(pairs, rule), strict=True)
-    gram = FusedGram(joint_law(kernel), [round_to(p.head(rank).factor(), precision).decode() for p, rank in chosen])
+    factors = [round_to(p.head(rank).factor(), precision).decode() for p, rank in chosen]
+    gram = FusedGram(combination({"": kernel}).law, factors)
     return Centered(gram) if center else gram
 
 

@@ -42,5 +42,5 @@ def fused_matrix(model):
     fused, summaries = model.model_, model.model_.summaries.values()
     factors = [s.factor.decode() * fused.weights[s.party] ** 0.5 for s in summaries]
     diagonals = [s.diagonal.decode()[:, 0] for s in summaries if s.diagonal is not None]
-    merged = fused.law.merge(factors, diagonals or None)
+    merged = fused.law.merge(fused.law.parts(factors, diagonals))
     return fused.law.recombine(A @ A.T for A in merged)

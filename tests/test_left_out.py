@@ -11,7 +11,6 @@ from dkpca.certificate.proof import PartyError, ceiling
 from dkpca.errors import FusionError
 from dkpca.fusion import fuse
 from dkpca.kernels import RBF, CosineKernel, Kernel, Linear, Polynomial
-from dkpca.kernels.base import joint_law
 from dkpca.kernels.grams import FusedGram
 from dkpca.kernels.laws import COSINE, PRODUCT, SUM, Power
 from dkpca.linalg.gram import Centered
@@ -43,10 +42,10 @@ def true_matrix(blocks: list[np.ndarray], kernel: Kernel) -> np.ndarray:
 def test_what_is_missing_is_below_the_ceiling(seed, kernel, precision, rank, center):
     blocks = blocks_of(seed)
     summaries = summaries_of(blocks, kernel, rank, precision)
-    law = joint_law(kernel)
+    law = kernel.law
     factors = [s.factor.decode() for s in summaries]
-    diagonals = [s.diagonal.decode()[:, 0] for s in summaries if s.diagonal is not None] or None
-    fused = FusedGram(law, factors, diagonals)
+    diagonals = [s.diagonal.decode()[:, 0] for s in summaries if s.diagonal is not None]
+    fused = FusedGram(law, law.parts(factors, diagonals))
     gram = Centered(fused) if center else fused
     pairs = leading(gram, gram.n, solver="dense")  # all components: V' G V is the whole of G
     errors = sorted((PartyError.of(s, s.factor.decode(), 1.0) for s in summaries), key=lambda e: e.left_out)
@@ -67,10 +66,10 @@ def test_the_derivative_of_a_law_is_one(law, rng):
 
     def fused(step):
         moved = [np.hstack([A, np.sqrt(step) * C]) for A, C in zip(factors, changes, strict=True)]
-        return law.recombine(A @ A.T for A in law.merge(moved, diagonals))
+        return law.recombine(A @ A.T for A in law.merge(law.parts(moved, diagonals)))
 
-    parts = [A @ A.T for A in law.merge(factors, diagonals)]
-    slope = law.derivative(parts, [C @ C.T for C in law.merge_changes(changes, diagonals)])
+    parts = [A @ A.T for A in law.merge(law.parts(factors, diagonals))]
+    slope = law.derivative(parts, [C @ C.T for C in law.merge_changes(law.parts(changes, diagonals))])
     np.testing.assert_allclose((fused(1e-6) - fused(0.0)) / 1e-6, slope, rtol=1e-3, atol=1e-3)
 
 

@@ -22,13 +22,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dkpca.certificate.proof import PartyError, sent_diagonals
+from dkpca.certificate.proof import PartyError, parts_of
 from dkpca.kernels.grams import FusedGram
 from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import Array, like, namespace, quiet, sent_to, to_numpy, transposed
 from dkpca.linalg.eigenpairs import Eigenpairs, Nearby
 from dkpca.linalg.precision import Factor, Tall, as_sent, column_squares, reference_of, rows_of, scaled
-from dkpca.linalg.rows import away_from, cross, on_workers, pick
+from dkpca.linalg.rows import away_from, cross, on_workers, pick, together
 
 SAFETY = 1.25  # half of all estimates would be too small without it, most of them by little
 ROUNDED_SAFETY = 2.5  # what rounding makes of a few near directions varies by more
@@ -190,13 +190,14 @@ def component_errors(
     exact = pairs.extension.anchors is None  # the solver passed over the whole matrix
     all_rows = n <= ROWS or (exact and ((law.linear and not on_workers(V)) or n <= MOST_PASSED))
     few = np.sort(np.random.default_rng([random_state, n]).choice(n, min(n, ROWS), replace=False))
-    diagonals, factors = sent_diagonals(errors), [e.factor for e in errors]
+    factors = parts_of(errors, law)  # and what else the law needs of each sample, which is not cut
     at_few = [rows_of(A, sent_to(few, reference_of(A))) for A in factors]
-    lengths = [to_numpy(column_squares(A)).astype(float) for A in factors]
-    uncut, cut = [np.ones(A.shape[1]) for A in factors], list(map(without_last, kept_shares(errors, lengths)))
+    lengths = [to_numpy(column_squares(e.factor)).astype(float) for e in errors]
+    uncut = [np.ones(A.shape[1]) for A in factors]
+    cut = [*map(without_last, kept_shares(errors, lengths)), *uncut[len(errors) :]]
 
     # Rows of L V, of what the cut leaves of them, and of L V with the rows rounded once more.
-    compared = factors if diagonals is not None or n <= MOST_PASSED else [as_sent(A) for A in factors]
+    compared = factors if law.needs_diagonals or n <= MOST_PASSED else [as_sent(A) for A in factors]
     magnified = MAGNIFIED if all(not isinstance(A, Tall) or A.sent.precision == "float32" for A in factors) else 1.0
     some = few[:: max(1, len(few) // ROUNDED)]
     again = [rounded_again(rows_of(A, sent_to(some, reference_of(A))), A, random_state, magnified) for A in factors]
@@ -209,7 +210,7 @@ def component_errors(
     looked_at = some if all_rows else few
     size, rounding = max(float(pairs.values[0]), LEAST_SIZE), np.zeros(pairs.values.shape[0])
     if not all_rows or any(isinstance(A, Tall) for A in factors):  # else nothing was rounded for the wire
-        seen, *rest = rows_times(law, compared, cuts, diagonals, looked_at, V, some, again, device, drawn)
+        seen, *rest = rows_times(law, compared, cuts, looked_at, V, some, again, device, drawn)
         with quiet():
             moved = (seen[np.isin(looked_at, some)] - rest[-1]) * (share / (magnified * size))
             rounding = np.sum(moved**2, axis=0) * (n / len(some))
@@ -217,7 +218,7 @@ def component_errors(
     whole: Matrix | None = None
     if all_rows:  # products with the whole matrix
         shown = (zip(factors, by, strict=True) for by in (uncut, cut))
-        grams = [FusedGram(law, [scaled(A, like(s, reference_of(A))) for A, s in each], diagonals) for each in shown]
+        grams = [FusedGram(law, [scaled(A, like(s, reference_of(A))) for A, s in each]) for each in shown]
         whole = None if exact else to_numpy(grams[0] @ V).astype(float)
         image = spectrum.components * spectrum.values[None, :] if whole is None else whole
         lost = image - to_numpy(grams[1] @ V).astype(float)
@@ -225,12 +226,11 @@ def component_errors(
         lost = share * (seen - rest[0])
         if not exact:
             place = away_from(device, V)
-            there = FusedGram(law, compared, diagonals, place)
+            there = FusedGram(law, compared, place)
             rows = there.against(sent_to(few, there.reference))
             whole = seen if drawn is None else to_numpy(cross(rows, V, place)).astype(float)
 
-    at = None if diagonals is None else [pick(d, sent_to(few, d)) for d in diagonals]
-    limits = Limitations.of(errors, law, lengths, at_few, at, spectrum, spectrum_at(pairs.values, V, None, few), n)
+    limits = Limitations.of(errors, law, lengths, at_few, spectrum, spectrum_at(pairs.values, V, None, few), n)
     return from_images(whole, lost, spectrum, n, replace(limits, everywhere=rounding + limits.everywhere), all_rows)
 
 
@@ -248,13 +248,12 @@ class Limitations:
         law: Law,
         lengths: Sequence[Vector],
         rows: Sequence[Array],
-        diagonals: Sequence[Array] | None,
         spectrum: Spectrum,
         at_rows: Spectrum,
         n_samples: int,
     ) -> "Limitations":
         """Read them off what the parties state, with some rows of their factors and of the components."""
-        shares = entering(law, rows, diagonals)
+        shares = entering(law, rows, len(errors))
         added = left_out(errors, lengths, shares, spectrum, lambda j: outside(rows[j], at_rows.components, n_samples))
         size = max(float(spectrum.values[0]), LEAST_SIZE)
         sizes = everywhere(errors, lengths, [share / size for share in shares], n_samples)
@@ -285,7 +284,6 @@ def rows_times(
     law: Law,
     factors: Sequence[Factor],
     cuts: Sequence[Sequence[Vector]],
-    diagonals: Sequence[Array] | None,
     positions: Positions,
     V: Array,
     others: Positions | None = None,
@@ -299,32 +297,29 @@ def rows_times(
     them with the rows `again` of the factors instead of those at the `others` of the positions.
     """
     place = away_from(device, V)
-    there = FusedGram(law, factors, diagonals, place)
+    there = FusedGram(law, factors, place)
     xp = namespace(there.reference)
     scales = [[like(kept, there.reference) for kept in cut] for cut in cuts]
 
-    def merged(rows: Sequence[Array], own: Sequence[Array] | None) -> list[list[Array]]:
-        return [law.merge([scaled(A, by) for A, by in zip(rows, cut, strict=True)], own) for cut in scales]
+    def merged(rows: Sequence[Array]) -> list[list[Array]]:
+        return [law.merge([scaled(A, by) for A, by in zip(rows, cut, strict=True)]) for cut in scales]
 
     # Columns of the fused matrix at the positions, once per cut, side by side: their transpose times V in one pass.
-    rows, own = there.parts(sent_to(positions, there.reference))
-    right = [list(map(transposed, each)) for each in merged(rows, own)]
+    rows = [rows_of(A, sent_to(positions, there.reference)) for A in there.parts]
+    right = [list(map(transposed, each)) for each in merged(rows)]
     if others is not None:
         moved = [xp.astype(sent_to(A, there.reference), there.reference.dtype) for A in again]
-        _, own_others = there.parts(sent_to(others, there.reference))
-        right.append(list(map(transposed, merged(moved, own_others)[0])))
+        right.append(list(map(transposed, merged(moved)[0])))
     if drawn is not None:
         there, V = there.among(sent_to(drawn, there.reference)), pick(V, sent_to(drawn, V))
 
-    decoded = there.decoding()
-
-    def make(start: int, *stored: Array) -> Array:
-        left = merged(*decoded(stored))
+    def make(start: int, *rows: Array) -> Array:
+        left = merged(rows)
         left = left if others is None else [*left, left[0]]
         both = zip(left, right, strict=True)
         return xp.concat([law.crossed(each, by) for each, by in both], axis=1)
 
-    table = replace(there.table(), make=make, width=sum(each[0].shape[1] for each in right))
+    table = together(there.parts, make, sum(each[0].shape[1] for each in right))
     found = to_numpy(cross(table, V, place)).astype(float)
     return np.split(found, len(positions) * np.arange(1, len(cuts) + 1))
 
@@ -377,15 +372,19 @@ def tail_values(error: PartyError, sent: float, count: int) -> Vector:
     return values
 
 
-def entering(law: Law, rows: Sequence[Array], diagonals: Sequence[Array] | None) -> list[float]:
-    """Mean entry of what multiplies each party's error in the fused matrix: an error of rank one keeps this share."""
+def entering(law: Law, rows: Sequence[Array], n_parties: int) -> list[float]:
+    """Mean entry of what multiplies each party's error in the fused matrix: an error of rank one keeps this share.
+
+    `rows` are those of `Law.parts`.
+    """
     # The law's derivative by one party's entries, averaged over pairs of samples.
     xp, step = namespace(*rows), -(-rows[0].shape[0] // PAIRS)
-    parts = [A[::step, :] @ A[::step, :].T for A in rows]
+    some = [A[::step, :] for A in rows]
+    parts = [A @ A.T for A in some[:n_parties]]
     with quiet():  # a width of 1e+275: what is stated of it is refused later
         if law.linear:
-            own = [] if diagonals is None else [d[::step] for d in diagonals]
-            weights = [law.combine([xp.ones_like(parts[0])], own, own)] * len(parts)
+            (one,) = law.merge([xp.ones_like(some[0][:, :1]), *some[n_parties:]])
+            weights = [one @ one.T] * n_parties
         else:
             weights = law.error_weights(parts, parts)
         means = [float(xp.mean(weight)) for weight in weights]

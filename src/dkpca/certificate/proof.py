@@ -13,7 +13,7 @@ none of it. The proofs are in docs/certificate.md.
 import math
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -129,19 +129,20 @@ class PartyError:
         return times(B, like(V * scales.astype(V.dtype)[None, :], B))
 
 
-def sent_diagonals(errors: Sequence[PartyError]) -> list[Array] | None:
-    """Diagonals of the parties' true matrices, if they sent them."""
-    return [e.sent_diagonal for e in errors if e.sent_diagonal is not None] or None
+def parts_of(errors: Sequence[PartyError], law: Law) -> list[Factor]:
+    """What the fused matrix is made of, from what the parties sent."""
+    return law.parts([e.factor for e in errors], [e.sent_diagonal for e in errors if e.sent_diagonal is not None])
 
 
 class Covered(Gram):
     """The sum over parties of M_j o C_j C_j': the change of the fused matrix towards what each party sent."""
 
-    def __init__(self, law: Law, factors: Sequence[Array], changes: Sequence[Array], diagonals: list[Array] | None):
+    def __init__(self, law: Law, errors: Sequence[PartyError], size: float):
         self.law = law
-        self.factors, self.changes = law.merge(factors, diagonals), law.merge_changes(changes, diagonals)
-        self.n, self.reference = factors[0].shape[0], reference_of(factors[0])
-        self.least_rank = min(A.shape[1] for A in changes)
+        self.factors = law.merge([whole(A) for A in parts_of(errors, law)])
+        self.changes = law.merge_changes(parts_of([replace(e, factor=e.directions(size)) for e in errors], law))
+        self.n, self.reference = self.factors[0].shape[0], reference_of(self.factors[0])
+        self.least_rank = min(e.factor.shape[1] for e in errors)
 
     def evaluation_error(self) -> float:
         return self.roundings() * unit(self.reference) * self.trace()
@@ -249,8 +250,7 @@ def ceiling(
         w * (e.overlap / size) + above * ((1.0 + TURNED) * ((e.left_out - e.overlap) / size))
         for e, w, above in zip(errors, weights, lifted, strict=True)
     )
-    directions = [e.directions(size) for e in errors]
-    covered = Covered(law, [whole(e.factor) for e in errors], directions, sent_diagonals(errors))
+    covered = Covered(law, errors, size)
     # G V, V'G V and V'G G V: all that the statements need of G.
     xp = namespace(room)
     V = _projected(pairs.vectors, centered, Q)

@@ -7,7 +7,7 @@ import numpy as np
 
 from dkpca.certificate import Certificate
 from dkpca.certificate.estimate import component_errors
-from dkpca.certificate.proof import PartyError, certify, sent_diagonals
+from dkpca.certificate.proof import PartyError, certify, parts_of
 from dkpca.errors import InputError
 from dkpca.fusion import completion
 from dkpca.fusion.completion import Lacking
@@ -316,7 +316,7 @@ def _factor(summary: Summary, dtype: str) -> Factor:
 
 def gram_of(law: Law, errors: Sequence[PartyError], memory: MemoryLimit | None = None) -> FusedGram:
     """What the law makes of the parties' weighted factors."""
-    return FusedGram(law, [e.factor for e in errors], sent_diagonals(errors), memory=memory)
+    return FusedGram(law, parts_of(errors, law), memory=memory)
 
 
 def row_means(model: FusedModel) -> tuple[Array, float] | None:

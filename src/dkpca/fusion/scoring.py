@@ -176,7 +176,7 @@ def merging(model: FusedModel) -> Callable[[Iterable[Summary | Rows], Callable[[
         picked = [replace(message.factor, data=pick(message.factor.data)).decode(dtype) for message in messages]
         factors = [A * scale for A, scale in zip(picked, scales, strict=True)]
         sent = [message.diagonal for message in messages if message.diagonal is not None]
-        return law.merge(factors, [pick(d.decode(dtype))[:, 0] for d in sent] or None)
+        return law.merge(law.parts(factors, [pick(d.decode(dtype))[:, 0] for d in sent]))
 
     return merged
 

@@ -298,13 +298,6 @@ def check_law(law: object) -> None:
         raise InputError(f"law is {law!r}; use {' or '.join(map(repr, LAWS))}, or None for what the kernel implies")
 
 
-def joint_law(kernel: Kernel) -> Law:
-    """Law by which this kernel at every party makes the same kernel of the joined table."""
-    if kernel.law is None:
-        raise InputError(f"the {kernel.name} kernel of several parties is not one of the joined table; choose a law")
-    return kernel.law
-
-
 def combination(kernels: Mapping[str, Kernel], law: str | None = None) -> Combination:
     """Find the law for the kernels of all parties: as asked for, or as the kernels imply."""
     check_law(law)

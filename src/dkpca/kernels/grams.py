@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from dkpca.linalg.arrays import (
     namespace,
     quiet,
     row_squares,
+    same_place,
     sent_to,
     set_diagonal,
     transposed,
@@ -31,17 +33,17 @@ from dkpca.linalg.rows import (
     Index,
     Made,
     as_made,
+    at_hand,
     cross,
     distinct_rows,
     kept,
-    on_workers,
     one_blas_thread,
-    over,
     pick,
     row_chunks,
     slices,
     tile_bytes,
     times,
+    together,
 )
 
 FUNCTION = 40.0  # operations of an exponential, or what else a kernel makes of an inner product
@@ -127,13 +129,13 @@ class KernelGram(Gram):
         kernel, anchors = self.kernel, self.kernel.anchors(self.there, columns)  # what goes to the rows: no table
         table = as_made(self.there)
         if self._roots is None:
-            return replace(table.then(lambda start, rows: kernel(rows, anchors)), width=columns.shape[0])
+            return table.then(lambda start, rows: kernel(rows, anchors), columns.shape[0])
         roots, own = self._roots, pick(self._roots, columns)
 
         def weighed(start: int, rows: Array) -> Array:
             return _weighed(kernel(rows, anchors), roots[start : start + rows.shape[0]], own)
 
-        return replace(table.then(weighed), width=columns.shape[0])
+        return table.then(weighed, columns.shape[0])
 
     def within(self) -> Within:
         if self.kernel.columns_are == "samples" or self.counts is not None:
@@ -171,58 +173,46 @@ class FusedGram(Gram):
     """The matrix the center works with: what the law makes of the parties' factors."""
 
     def __init__(
-        self,
-        law: Law,
-        factors: Sequence[Factor],
-        diagonals: Sequence[Factor] | None = None,
-        place: Array | None = None,
-        *,
-        memory: MemoryLimit | None = None,
+        self, law: Law, parts: Sequence[Factor], place: Array | None = None, *, memory: MemoryLimit | None = None
     ) -> None:
-        self.memory = memory
-        self.law, self._parts, self._diagonals, self.home_parts = law, list(factors), diagonals, (factors, diagonals)
-        if place is not None:
-            self._parts = [placed(A, place) for A in factors]
-            self._diagonals = None if diagonals is None else [placed(whole(d)[:, None], place) for d in diagonals]
-        self.n, self.reference = factors[0].shape[0], reference_of(self._parts[0])
+        self.law, self.memory, self.home_parts = law, memory, list(parts)  # `Law.parts`
+        self.parts = self.home_parts if place is None else [placed(A, place) for A in parts]
+        self.n, self.reference = parts[0].shape[0], reference_of(self.parts[0])
         self._trace: float | None = None
-        self._diagonal: Array | None = None
-        self._log_largest: float | None = None
-        lazy = any(isinstance(A, Tall) for A in self._parts)
-        self._merged = None if lazy else law.merge(self._parts, self._diagonals)
+        lazy = any(isinstance(A, Tall) for A in self.parts)
+        self._merged = None if lazy else law.merge(self.parts)
         self.widths = [A.shape[1] for A in self.rows(slice(0, 1))]  # columns of the merged factors
         self.entry_operations = 2.0 * sum(self.widths)
 
     @property
     def home(self) -> Array:
-        return reference_of(self.home_parts[0][0])
+        return reference_of(self.home_parts[0])
 
     @property
     def chunks(self) -> tuple[int, ...] | None:
-        return row_chunks(self._parts[0])
+        return row_chunks(self.parts[0])
 
     @property
     def factors(self) -> list[Array]:
         """Merged factors with all their rows."""
         if self._merged is None:
-            self._merged = self.law.merge([whole(A) for A in self._parts], self._diagonals)
+            self._merged = self.law.merge([whole(A) for A in self.parts])
         return self._merged
 
     def rows(self, index: Index) -> list[Array]:
         """Some rows of the merged factors; not all are decoded for it."""
         if self._merged is not None:
             return [pick(A, index) for A in self._merged]
-        return self.law.merge(*self.parts(index))
+        return self.law.merge([rows_of(A, index) for A in self.parts])
 
-    def parts(self, index: Index) -> tuple[list[Array], list[Array] | None]:
-        """Some rows of the parties' own factors, and their diagonals there."""
-        factors, diagonals = [rows_of(A, index) for A in self._parts], self._diagonals
-        if diagonals is None:
-            return factors, None
-        return factors, [d.rows(index)[:, 0] if isinstance(d, Tall) else pick(d, index) for d in diagonals]
+    @property
+    def table(self) -> Made:
+        """Rows of the merged factors, made where they are looked at."""
+        law = self.law
+        return together(self.parts, lambda start, *rows: law.merge(rows), 0)
 
     def sent_to(self, place: Array) -> "FusedGram":
-        return FusedGram(self.law, *self.home_parts, place, memory=self.memory)
+        return FusedGram(self.law, self.home_parts, place, memory=self.memory)
 
     def rough(self, width: int) -> Gram | None:
         if dtype_name(self.reference) != "float64":
@@ -235,53 +225,26 @@ class FusedGram(Gram):
         return self._trace
 
     def diagonal(self) -> Array:
-        if self._diagonal is None:
-            self._diagonal, self._log_largest = self._from_lengths()
-        return self._diagonal
+        return self._lengths[0]
 
     def log_largest(self) -> float:
-        if self._log_largest is None:
-            self._diagonal, self._log_largest = self._from_lengths()
-        return self._log_largest
+        return self._lengths[1]
 
-    def _from_lengths(self) -> tuple[Array, float]:
+    @cached_property
+    def _lengths(self) -> tuple[Array, float]:
         """Diagonal, and the logarithm of its largest entry, from the squared lengths of the factors' rows."""
         # diag(A A') are squared lengths of rows; the law combines them as it does all entries.
-        law, merged, home, table = self.law, self.merging(), self.home, self.table()
+        law = self.law
 
-        def squares(rows: Sequence[Array]) -> tuple[Array, float]:
+        def squares(start: int, merged: Sequence[Array]) -> Array:
             with quiet():
-                lengths = [row_squares(A) for A in merged(rows)]
-                logs = law.log_diagonal(lengths)
-                return sent_to(law.recombine(lengths), home), float(namespace(logs).max(logs))
+                lengths = [row_squares(A) for A in merged]
+                return namespace(*lengths).stack([law.recombine(lengths), law.log_diagonal(lengths)], axis=1)
 
-        if on_workers(table):  # the rows stay there
-            diagonal = replace(table, make=lambda start, *rows: squares(rows)[0][:, None], width=1)
-            return kept(diagonal, home)[:, 0], max(over(lambda first, part: squares(part.stored)[1], table))
-        parts = list(over(lambda first, part: squares(part.stored), table, reference=self.reference))
-        return namespace(home).concat([own for own, _ in parts]), max(log for _, log in parts)
-
-    def table(self) -> Made:
-        """What rows of the matrix are made of: the parties' factors, and their diagonals."""
-        found = [as_made(table) for table in [*self._parts, *(self._diagonals or [])]]
-        return Made(tuple(made.stored[0] for made in found), lambda start, *rows: rows[0], 0, found[0].place)
-
-    def decoding(self) -> Callable[[Sequence[Array]], tuple[list[Array], list[Array] | None]]:
-        """Return a function that computes rows of the parties' factors, and diagonals, from those of `table`."""
-        makes = [as_made(table).make for table in [*self._parts, *(self._diagonals or [])]]
-        count, with_diagonals = len(self._parts), self._diagonals is not None
-
-        def decoded(stored: Sequence[Array]) -> tuple[list[Array], list[Array] | None]:
-            rows = [make(0, x) for x, make in zip(stored, makes, strict=True)]
-            diagonals = [d[:, 0] if d.ndim == 2 else d for d in rows[count:]]
-            return rows[:count], diagonals if with_diagonals else None
-
-        return decoded
-
-    def merging(self) -> Callable[[Sequence[Array]], list[Array]]:
-        """Return a function that computes rows of the merged factors from those of `table`."""
-        law, decoded = self.law, self.decoding()
-        return lambda stored: law.merge(*decoded(stored))
+        both = kept(self.table.then(squares, 2), self.reference, self.memory)
+        diagonal, logs = both[:, 0], both[:, 1]
+        diagonal = diagonal if same_place(both, self.home) else sent_to(diagonal, self.home)
+        return diagonal, float(at_hand(namespace(logs).max(logs)))
 
     def evaluation_error(self) -> float:
         # Inner products of r_j numbers have growth(r_j) roundings each, the law adds two per party, and a power
@@ -291,12 +254,11 @@ class FusedGram(Gram):
 
     def against(self, columns: Array) -> Made:
         # Rows of the merged factors times the landmarks' rows, party by party, and then the law: n x m, in strips.
-        law, merged = self.law, self.merging()
+        law, parts, table = self.law, self.parts, self.table
         right = [transposed(A) for A in self.rows(columns)]
-        found = [self._repeated(A, columns.shape[0]) for A in self._parts]
-
-        def make(start: int, *stored: Array) -> Array:
-            return law.crossed(merged(stored), right)
+        found = [self._repeated(A, columns.shape[0]) for A in parts]
+        if not any(found):
+            return table.then(lambda start, merged: law.crossed(merged, right), columns.shape[0])
 
         def looked_up(start: int, *stored: Array) -> Array:
             rows = slice(start, start + stored[0].shape[0])
@@ -305,12 +267,10 @@ class FusedGram(Gram):
             )
             return law.crossed(list(left), right)
 
-        if any(found):  # products with distinct rows are made once
-            parts, both = self._parts, zip(self._parts, found, right, strict=True)
-            with one_blas_thread():
-                right = [B if own is None else rows_of(A, own.first) @ B for A, own, B in both]
-        chosen = looked_up if any(found) else make
-        return replace(self.table(), make=chosen, width=columns.shape[0])
+        both = zip(parts, found, right, strict=True)
+        with one_blas_thread():  # products with distinct rows are made once
+            right = [B if own is None else rows_of(A, own.first) @ B for A, own, B in both]
+        return replace(table, make=looked_up, width=columns.shape[0])
 
     def _repeated(self, A: Factor, columns: int) -> Distinct | None:
         """Rows of a party's factor that differ, if products of these with so many columns are to be looked up."""
@@ -321,11 +281,11 @@ class FusedGram(Gram):
         return found if found is not None and len(found.first) * columns * itemsize(self.reference) <= room else None
 
     def within(self) -> Within:
-        law, merged = self.law, self.merging()
+        law, make = self.law, self.table.make
 
         def of(start: int, stored: Sequence[Array]) -> Callable[[Sequence[slice]], Array]:
             # Small blocks on the diagonal, all in one batched product: A_j A_j' of each slice, then the law.
-            left, xp = merged(stored), namespace(stored[0])
+            left, xp = make(start, *stored), namespace(stored[0])
 
             def stacked(parts: Sequence[slice]) -> Array:
                 stacks = (xp.stack([A[rows, :] for rows in parts]) for A in left)
@@ -336,7 +296,7 @@ class FusedGram(Gram):
         return of
 
     def among(self, positions: Array) -> "FusedGram":
-        return FusedGram(self.law, *self.parts(positions))
+        return FusedGram(self.law, [rows_of(A, positions) for A in self.parts])
 
     def dense(self) -> Array:
         xp, factors = namespace(self.reference), self.factors  # decoded once, and not for every tile

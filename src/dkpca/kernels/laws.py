@@ -15,6 +15,7 @@ import numpy as np
 
 from dkpca.linalg import hadamard_on_gpu
 from dkpca.linalg.arrays import Array, namespace, or_one, quiet
+from dkpca.linalg.precision import Factor
 from dkpca.linalg.rows import multiplied
 
 
@@ -26,7 +27,7 @@ class Law(ABC):
 
     name: ClassVar[str]
     shares: ClassVar[str]  # how true the shares of parties in a component are, in words
-    needs_diagonals: ClassVar[bool] = False  # whether the factors do not recombine without them
+    needs_diagonals: ClassVar[bool] = False  # whether the center computes with them
     keeps_factors: ClassVar[bool] = True  # whether one merged factor is a factor of the fused matrix
     apart: ClassVar[bool] = False  # whether merged factors are the parties' own, and `crossed` takes row numbers too
     linear: ClassVar[bool] = False  # whether a change of the fused matrix is one of its merged factor alone
@@ -42,8 +43,12 @@ class Law(ABC):
         """How often each entry is multiplied by itself, and its rounding with it."""
         return 1
 
+    def parts(self, factors: Sequence[Factor], diagonals: Sequence[Array]) -> list[Factor]:
+        """Tables that `merge` takes rows of: the parties' factors, and what else the center needs of each sample."""
+        return list(factors)
+
     @abstractmethod
-    def merge(self, factors: Sequence[Array], diagonals: Sequence[Array] | None = None) -> list[Array]:
+    def merge(self, parts: Sequence[Array]) -> list[Array]:
         """Fewest factors whose Gram matrices recombine to the matrix wanted."""
 
     @abstractmethod
@@ -76,9 +81,9 @@ class Law(ABC):
         `received` are the diagonals of what the parties sent.
         """
 
-    def merge_changes(self, changes: Sequence[Array], diagonals: Sequence[Array] | None = None) -> list[Array]:
+    def merge_changes(self, parts: Sequence[Array]) -> list[Array]:
         """Bring factors of changes to the parties' matrices into the form of `merge`."""
-        return self.merge(changes, diagonals)
+        return self.merge(parts)
 
     @abstractmethod
     def derivative(self, parts: Iterable[Array], changes: Iterable[Array]) -> Array:
@@ -115,9 +120,9 @@ class Product(Law):
     def mean_exponent(self, n_parties: int) -> float:
         return 1.0 / n_parties  # exponents add: all together have 1, as with one well chosen width
 
-    def merge(self, factors: Sequence[Array], diagonals: Sequence[Array] | None = None) -> list[Array]:
+    def merge(self, parts: Sequence[Array]) -> list[Array]:
         # The Hadamard product of A_j A_j' has no thin factor: the parties' factors stay apart.
-        return list(factors)
+        return list(parts)
 
     def recombine(self, parts: Iterable[Array]) -> Array:
         # Eq. (4): the fused matrix is the entrywise product of the parties' low-rank matrices.
@@ -168,9 +173,9 @@ class Sum(Law):
     scores_add: ClassVar[bool] = True
     weighed_by: ClassVar[str | None] = "center"
 
-    def merge(self, factors: Sequence[Array], diagonals: Sequence[Array] | None = None) -> list[Array]:
+    def merge(self, parts: Sequence[Array]) -> list[Array]:
         # sum_j A_j A_j' = [A_1 ... A_J] [A_1 ... A_J]'.
-        return [namespace(*factors).concat(list(factors), axis=1)]
+        return [namespace(*parts).concat(list(parts), axis=1)]
 
     def recombine(self, parts: Iterable[Array]) -> Array:
         return _added(parts)
@@ -200,12 +205,12 @@ class Power(Law):
     needs_diagonals: ClassVar[bool] = True
     keeps_factors: ClassVar[bool] = False
 
-    def merge(self, factors: Sequence[Array], diagonals: Sequence[Array] | None = None) -> list[Array]:
-        xp = namespace(*factors)
+    def merge(self, parts: Sequence[Array]) -> list[Array]:
+        xp = namespace(*parts)
         # gamma sum_j A_j A_j' + coef0 1 1' = B B' for B = [sqrt(gamma) A_1, ..., sqrt(gamma) A_J, sqrt(coef0) 1]; the
         # center takes the power of its entries.
-        constant = xp.full_like(factors[0][:, :1], self.coef0**0.5)
-        return [xp.concat([*(A * self.gamma**0.5 for A in factors), constant], axis=1)]
+        constant = xp.full_like(parts[0][:, :1], self.coef0**0.5)
+        return [xp.concat([*(A * self.gamma**0.5 for A in parts), constant], axis=1)]
 
     def recombine(self, parts: Iterable[Array]) -> Array:
         return _added(parts) ** self.degree
@@ -213,8 +218,8 @@ class Power(Law):
     def log_diagonal(self, received: Sequence[Array]) -> Array:
         return namespace(*received).log(_added(received)) * self.degree
 
-    def merge_changes(self, changes: Sequence[Array], diagonals: Sequence[Array] | None = None) -> list[Array]:
-        return [namespace(*changes).concat([A * self.gamma**0.5 for A in changes], axis=1)]
+    def merge_changes(self, parts: Sequence[Array]) -> list[Array]:
+        return [namespace(*parts).concat([A * self.gamma**0.5 for A in parts], axis=1)]
 
     def error_weights(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[Array]:
         # a^d - b^d = (a - b) sum_i a^i b^(d - 1 - i), where a and b are positive semidefinite matrices and powers are
@@ -254,10 +259,14 @@ class Cosine(Law):
     needs_diagonals: ClassVar[bool] = True
     linear: ClassVar[bool] = True
 
-    def merge(self, factors: Sequence[Array], diagonals: Sequence[Array] | None = None) -> list[Array]:
-        assert diagonals is not None
+    def parts(self, factors: Sequence[Factor], diagonals: Sequence[Array]) -> list[Factor]:
+        return [*factors, _inverse_lengths(diagonals)[:, None]]
+
+    def merge(self, parts: Sequence[Array]) -> list[Array]:
         # Rows of [A_1 ... A_J] over the true lengths of the whole samples, from the diagonals: D^-1 K D^-1.
-        return [namespace(*factors).concat(list(factors), axis=1) * _inverse_lengths(diagonals)[:, None]]
+        *factors, inverse_lengths = parts
+        assert inverse_lengths.shape[1] == 1
+        return [namespace(*factors).concat(factors, axis=1) * inverse_lengths]
 
     def recombine(self, parts: Iterable[Array]) -> Array:
         return _added(parts)

@@ -100,7 +100,7 @@ class Chosen:
     def head(self, m: int) -> "Chosen":
         """Return the first of them, where the features are those of F."""
         pivots, block = self.pivots[:m], self.block.head(m)
-        features = replace(self.features.then(lambda start, F: F[:, :m]), width=m)
+        features = self.features.then(lambda start, F: F[:, :m], m)
         return replace(self, pivots=pivots, block=block, features=features, start=self.start[:m])
 
 

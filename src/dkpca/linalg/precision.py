@@ -40,6 +40,7 @@ from dkpca.linalg.rows import (
     over,
     pick,
     slices,
+    together,
 )
 
 COMPACT = "compact"
@@ -396,14 +397,11 @@ def rounding_norms(
     exact, decoded = where_computed(A, device), where_computed(Tall(sent, dtype), device)
     reference = reference_of(exact)
     xp = namespace(reference)
-    first, second = as_made(exact), as_made(decoded)
-    of_first, of_second = first.make, second.make
 
     def both(start: int, before: Array, after: Array) -> Array:
-        before, after = of_first(start, before), of_second(start, after)
         return xp.concat([before, after - before], axis=1) / size
 
-    table = Made((*first.stored, *second.stored), both, 2 * rank, second.place)
+    table = together([exact, decoded], both, 2 * rank)
     # With R = B - A: |A R' + R A' + R R'| <= 2 |A| |R|_F + |R|_F^2, and with |A|_F in the nuclear norm.
     squares = to_numpy(added(lambda first, part: arrays.column_squares(part[:]), table)).astype(float)
     moved = float(squares[rank:].sum()) ** 0.5
@@ -421,8 +419,8 @@ def rounding_norms(
 
 def row_squares(A: Factor) -> Array:
     """Squared length of each row."""
-    lengths = as_made(A).then(lambda start, rows: arrays.row_squares(rows)[:, None])
-    return kept(replace(lengths, width=1), reference_of(A))[:, 0]
+    lengths = as_made(A).then(lambda start, rows: arrays.row_squares(rows)[:, None], 1)
+    return kept(lengths, reference_of(A))[:, 0]
 
 
 def column_squares(A: Factor) -> Array:

@@ -175,10 +175,10 @@ class Made:
         """Rows and columns."""
         return self.stored[0].shape[0], self.width
 
-    def then(self, change: Callable[[int, Array], Array]) -> "Made":
-        """Change the rows further, given the number of the first."""
-        make = self.make
-        return Made(self.stored, lambda start, *rows: change(start, make(start, *rows)), self.width, self.place)
+    def then(self, change: Callable[[int, Array], Array], width: int | None = None) -> "Made":
+        """Change the rows further, given the number of the first; to another width, if that is given."""
+        make, width = self.make, self.width if width is None else width
+        return Made(self.stored, lambda start, *rows: change(start, make(start, *rows)), width, self.place)
 
 
 def cached(table: Made, reference: Array, memory: MemoryLimit | None = None) -> tuple[Made, Made]:
@@ -238,6 +238,17 @@ def as_made(table: Any) -> Made:
     if isinstance(found, Made):
         return found
     return Made((table,), as_stored, table.shape[1] if table.ndim > 1 else 1)
+
+
+def together(tables: Sequence[Any], make: Callable[..., Any], width: int) -> Made:
+    """Rows made of those of several tables: `make(start, *rows)`."""
+    found = [as_made(table) for table in tables]
+    makes = [each.make for each in found]
+
+    def of(start: int, *stored: Array) -> Array:
+        return make(start, *(own(start, x) for own, x in zip(makes, stored, strict=True)))
+
+    return Made(tuple(x for each in found for x in each.stored), of, width, found[0].place)
 
 
 def on_workers(*tables: Any) -> bool:
