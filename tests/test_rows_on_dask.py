@@ -17,6 +17,7 @@ from dkpca import DKPCA, rank, subspace_error
 from dkpca.errors import InputError, MissingPartyWarning, NoAnswerError
 from dkpca.exchange import on_cluster
 from dkpca.linalg import landmark, on_dask
+from dkpca.linalg.eigenpairs import orthonormalize
 from testkit.deadline import within
 from testkit.row_blocks import CHUNK, COLUMNS, block
 
@@ -406,3 +407,14 @@ class TestOnACluster:
         client.wait_for_workers(2, timeout=DEADLINE)
         with pytest.raises(NoAnswerError, match="took down every worker|no answer within"):
             within_deadline(lambda: self.model().fit([large_table(1, "always", rows=2_000)]))
+
+
+@pytest.mark.parametrize("chunk", [4, 50])
+def test_a_column_that_vanishes_is_filled_in_beside_columns_that_are_unit_vectors(chunk):
+    V = np.zeros((50, 3))
+    V[2, 0], V[5:15, 1] = 1.0, 10**-0.5
+    found, moved = orthonormalize(da.from_array(V, chunks=(chunk, 3)), V.T @ V, np.array([2.0, 1.0]))
+    W = np.asarray(found)
+    np.testing.assert_allclose(W[:, :2], V[:, :2], atol=1e-12)
+    np.testing.assert_allclose(W.T @ W, np.eye(3), atol=1e-12)
+    assert moved < 1e-12

@@ -331,17 +331,18 @@ def _filled(vectors: Array, Lambda: np.ndarray[Any, Any]) -> tuple[Array, float]
 
 
 def _filled_on_workers(vectors: Array, Lambda: np.ndarray[Any, Any]) -> tuple[Array, float]:
-    """The same for rows on workers: QR by Cholesky, of the columns or, where these vanish, of unit vectors."""
-    lacking = np.diagonal(cross(vectors, vectors)) < 0.5
+    """The same for rows on workers: QR by Cholesky, of the columns or, where these vanish, of random numbers."""
+    lacking, length = np.diagonal(cross(vectors, vectors)) < 0.5, (12.0 / vectors.shape[0]) ** 0.5
 
-    def with_units(start: int, rows: Array) -> Array:
-        out = np.where(lacking, 0.0, rows)
-        for column in np.flatnonzero(lacking):
-            if start <= column < start + len(out):
-                out[column - start, column] = 1.0
+    def filled(start: int, rows: Array) -> Array:
+        # Numbers of a row depend on its number alone, and not on how the rows are cut.
+        out = np.array(rows)
+        for column in np.flatnonzero(lacking).tolist():
+            drawn = np.random.Generator(np.random.PCG64(column).advance(start)).random(len(out))
+            out[:, column] = (drawn - 0.5) * length
         return out
 
-    vectors, whole = kept(Made((vectors,), with_units, len(lacking)), np.empty(0)), np.eye(len(lacking))
+    vectors, whole = kept(Made((vectors,), filled, len(lacking)), np.empty(0)), np.eye(len(lacking))
     # V'V = R'R (Cholesky), and V inv(R) is orthonormal; twice, and the R's multiply to that of V.
     for _ in range(2):
         R = np.linalg.cholesky(cross(vectors, vectors)).T
