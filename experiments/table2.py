@@ -181,7 +181,7 @@ def _dkpca(settings: Settings, split: Split, kernel: RBF, routes: tuple[str, ...
 
 def _scores(gram: Gram, V: Matrix, rows: Matrix, new_rows: Matrix) -> tuple[Matrix, Matrix]:
     """Scores on unit eigenvectors from kernel rows that are not centered yet."""
-    weights, offset = gram.affine(V)
+    weights, offset, _ = gram.affine(V)
     return rows @ weights + offset, new_rows @ weights + offset
 
 

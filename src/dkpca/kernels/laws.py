@@ -157,7 +157,7 @@ class Product(Law):
         return slope
 
     def fused_product(self, factors: Sequence[Array], block: Array) -> Array | None:
-        return hadamard_on_gpu.product(factors, block) if hadamard_on_gpu.supported(factors, block) else None
+        return hadamard_on_gpu.product(factors, block)
 
     def rough_product(self, factors: Sequence[Array], width: int) -> Callable[[Array], Array] | None:
         return hadamard_on_gpu.rough(factors, width)

@@ -152,7 +152,8 @@ def inverse_roots(n: int, values: Array) -> Array:
 def from_all_rows(gram: Gram, values: Array, vectors: Array) -> Extension:
     """Extension by comparison with every sample: W = V / sqrt(lambda)."""
     weights = vectors * inverse_roots(vectors.shape[0], values)[None, :]
-    return Extension(*gram.affine(weights), slopes=gram.slopes(weights))
+    weights, offset, slopes = gram.affine(weights)
+    return Extension(weights, offset, slopes=slopes)
 
 
 def signs_of(vectors: Array) -> Array:

@@ -134,21 +134,18 @@ class Gram(ABC):
         """
         return None
 
-    def affine(self, weights: Array) -> tuple[Array, Array]:
-        """Weights W and offset c with scores = kernel row @ W + c for a new sample.
+    def affine(self, weights: Array) -> tuple[Array, Array, Array | None]:
+        """Weights W, offset c and slopes S with scores = kernel row @ W + c + covariates @ S for a new sample.
 
-        `weights` are those for rows of this matrix; the kernel row of a new sample is never centered.
+        `weights` are those for rows of this matrix; the kernel row of a new sample is never centered. S is None
+        without covariates.
         """
         xp = namespace(weights)
-        return weights, xp.zeros_like(weights[0, :])
+        return weights, xp.zeros_like(weights[0, :]), None
 
     def inside(self, block: Array) -> Array:
         """Columns without what the matrix is known to take to zero."""
         return block
-
-    def slopes(self, weights: Array) -> Array | None:
-        """What the covariates of a new sample are multiplied by and added to its score; None: there are none."""
-        return None
 
     def taken_trace(self) -> float:
         """Trace of what covariates took out of the matrix."""
@@ -195,9 +192,6 @@ class Transformed(Gram):
     def chunks(self) -> tuple[int, ...] | None:
         return self.base.chunks
 
-    def inside(self, block: Array) -> Array:
-        return self.base.inside(block)
-
 
 class Among(Gram):
     """Some rows of a matrix, and the same columns."""
@@ -239,7 +233,7 @@ class Centered(Transformed):
         return self.of(self.base.sent_to(place))
 
     def inside(self, block: Array) -> Array:
-        return off(self.taken, self.base.inside(block))
+        return off(self.taken, block)
 
     def images(self) -> Array:
         """K P; costs one product, unless it is known already."""
@@ -284,14 +278,12 @@ class Centered(Transformed):
         factor = self.base.factor
         return None if factor is None else off(self.taken, factor)
 
-    def affine(self, weights: Array) -> tuple[Array, Array]:
+    def affine(self, weights: Array) -> tuple[Array, Array, Array | None]:
         # (k - m)' H W = k'(H W) - m'(H W) for the row means m: the mean of the new sample's own kernel row drops out.
-        weights = off(self.taken, weights)
-        return weights, -(self.images()[:, 0] @ weights) * (self.mean / math.sqrt(self.n))
-
-    def slopes(self, weights: Array) -> Array | None:
         # A new sample with covariates c has the kernel row k - KQ c: its scores change by -c'(KQ)' H W.
-        return None if self.Q is None else -(self.images()[:, int(self.mean) :].T @ off(self.taken, weights))
+        weights = off(self.taken, weights)
+        slopes = None if self.Q is None else -(self.images()[:, int(self.mean) :].T @ weights)
+        return weights, -(self.images()[:, 0] @ weights) * (self.mean / math.sqrt(self.n)), slopes
 
     def taken_trace(self) -> float:
         if self.Q is None:

@@ -24,22 +24,16 @@ CHUNK = 32  # tiles a program works on, so that its own rows are summed in regis
 Shape = TypeVar("Shape")
 
 
-def supported(factors: Sequence[Array], block: Array) -> bool:
-    """Whether the kernel can be used for this product."""
-    if not _is_thin(factors, block, block.shape[1]):
-        return False
-    each, ends = _groups(factors)
-    return _side(block.device, block.dtype, each, ends, _padded_width(block.shape[1])) is not None
-
-
-def product(factors: Sequence[Array], block: Array) -> Array:
-    """Multiply the Hadamard product of the factors' Gram matrices by a block."""
-    xp = namespace(block)
+def product(factors: Sequence[Array], block: Array) -> Array | None:
+    """Multiply the Hadamard product of the factors' Gram matrices by a block; None if there is no such kernel."""
     n, width = block.shape
+    if not _is_thin(factors, block, width):
+        return None
     each, ends = _groups(factors)
     side = _side(block.device, block.dtype, each, ends, _padded_width(width))
-    assert side is not None
-    rows = _padded(n, side)
+    if side is None:
+        return None
+    xp, rows = namespace(block), _padded(n, side)
     padded = _filled(xp.zeros((rows, _padded_width(width)), dtype=block.dtype, device=block.device), block)
     out = xp.zeros_like(padded)
     _exact(side, _joined(factors, rows, each * STEP, block.dtype), padded, out, each, ends)

@@ -106,18 +106,9 @@ class Rounded:
             raise InputError("does not have the arrays of its kind")
         return cls(data, _read_scale(name, data.shape[1], arrays))
 
-    def rows(self, strip: slice) -> "Rounded":
-        """Return some of the rows."""
-        return replace(self, data=self.data[strip, :])
-
-    def columns(self, index: "slice | Array") -> "Rounded":
+    def columns(self, index: Index) -> "Rounded":
         """Return some of the columns."""
-        xp = namespace(self.data)
-        if isinstance(index, slice):
-            return Rounded(self.data[:, index], None if self.scale is None else self.scale[index])
-        return Rounded(
-            xp.take(self.data, index, axis=1), None if self.scale is None else xp.take(self.scale, index, axis=0)
-        )
+        return Rounded(pick(self.data.T, index).T, None if self.scale is None else pick(self.scale, index))
 
     def entry_error(self) -> tuple[float, Array]:
         """Bounds on what rounding did to a number: a share of it, and beside that so much, by column."""
@@ -153,33 +144,32 @@ def _read_scale(name: str, columns: int, arrays: Mapping[str, np.ndarray[Any, An
     return scale
 
 
-def round_to(A: Array, precision: str, *, digits: int = DIGITS[COMPACT]) -> Rounded:
+def round_to(
+    A: "Factor", precision: str, *, digits: int = DIGITS[COMPACT], memory: MemoryLimit | None = None
+) -> Rounded:
     """Round a matrix to the wire precision. Rounding what was rounded before changes nothing.
 
     `digits` is the most bits that a compact number may have.
     """
     if precision not in PRECISIONS:
         raise InputError(f"wire precision {precision!r} is unknown; use one of {sorted(PRECISIONS)}")
-    xp = namespace(A)
     if precision == COMPACT:  # with no spectrum to go by, as fine for every column
-        return round_by(A, np.zeros(A.shape[1]), digits=min(digits, PLAIN_DIGITS))
-    check_reach(float(xp.max(xp.abs(A))), precision, A)
-    if precision != "float16":
-        return Rounded(xp.astype(A, getattr(xp, precision)))
-    # A power of two per column takes its largest number to the top of the range of float16, without rounding.
-    largest = _largest(A)
-    scale = 2.0 ** (namespace(largest).ceil(namespace(largest).log2(largest)) - FLOAT16_EXPONENT)
-    half = np.float16 if is_dask_array(A) else xp.float16  # of which Dask's namespace knows nothing
-    return Rounded(xp.astype(xp.astype(A, xp.float64) / scale[None, :], half), scale)
-
-
-def check_reach(reach: float, precision: str, reference: Array) -> None:
-    """Refuse numbers that a precision cannot hold."""
+        return round_by(whole(A), np.zeros(A.shape[1]), digits=min(digits, PLAIN_DIGITS))
+    reference, reach = reference_of(A), largest(A)
     xp = namespace(reference)
     if not reach <= (float(xp.finfo(getattr(xp, precision)).max) if precision != "float16" else math.inf):
         raise InputError(
             f"numbers of size {reach:.1e} cannot be sent in {precision}; scale the columns, or send float64"
         )
+    if precision != "float16":
+        few = xp.astype(reference[:1, :], getattr(xp, precision))
+        return Rounded(kept(as_made(A).then(lambda start, rows: xp.astype(rows, few.dtype)), few, memory))
+    # A power of two per column takes its largest number to the top of the range of float16, without rounding.
+    A = whole(A)
+    sizes, xp = _largest(A), namespace(A)
+    scale = 2.0 ** (namespace(sizes).ceil(namespace(sizes).log2(sizes)) - FLOAT16_EXPONENT)
+    half = np.float16 if is_dask_array(A) else xp.float16  # of which Dask's namespace knows nothing
+    return Rounded(xp.astype(xp.astype(A, xp.float64) / scale[None, :], half), scale)
 
 
 def steps_for(values: Array, cut: float, n: int) -> Array:
@@ -370,17 +360,6 @@ def _largest_of(A: Factor) -> float:
 
     found = [size for part in over(of, A) for size in part]
     return math.nan if any(map(math.isnan, found)) else max(found)
-
-
-def rounded(A: Factor, precision: str, memory: MemoryLimit | None = None) -> Rounded:
-    """Round a factor to the wire precision, as `round_to` does, a group of rows at a time where that is possible."""
-    if precision not in ("float64", "float32"):
-        return round_to(whole(A), precision)
-    reference = reference_of(A)
-    xp = namespace(reference)
-    check_reach(largest(A), precision, reference)
-    few = xp.astype(reference[:1, :], getattr(xp, precision))
-    return Rounded(kept(as_made(A).then(lambda start, rows: xp.astype(rows, few.dtype)), few, memory))
 
 
 def rounding_norms(

@@ -21,7 +21,7 @@ from dkpca.linalg.precision import (
     Tall,
     column_squares,
     round_by,
-    rounded,
+    round_to,
     rounding_norms,
     steps_for,
     whole,
@@ -185,7 +185,10 @@ class Candidates:
             sent = round_by(whole(factor), steps, digits=self.digits)
             fineness = RUNGS * math.log2(COARSEST * largest / cut) if largest > 0 else 0.0
         else:
-            sent, fineness = rounded(factor, self.precision, self.gram.memory), float(pairs.values.shape[0] - 1)
+            sent, fineness = (
+                round_to(factor, self.precision, memory=self.gram.memory),
+                float(pairs.values.shape[0] - 1),
+            )
         arithmetic = growth(math.prod(factor.shape)) * unit(self.table) * self._trace
         lengths = column_squares(Tall(sent, "float64"))
         left_out = self._trace - float(namespace(lengths).sum(lengths))
