@@ -24,8 +24,7 @@ ROWS = 2000  # of the head that are looked at
 ABOVE = 50  # rows in which a header is looked for
 UNNAMED = "unnamed"
 HEAD = 2**18  # letters that are looked at to find out how a file is written
-CHUNK = 2**20
-UTF8 = "utf-8-sig"  # with its mark or without
+UTF8 = "utf-8"
 
 
 # What an entry of party.toml may be, and the words for it.
@@ -98,7 +97,7 @@ def described(dialect: Dialect) -> list[str]:
         words.append("decimal comma")
     if dialect.thousands:
         words.append(f"thousands separator {dialect.thousands!r}")
-    if dialect.encoding not in (None, "utf-8"):
+    if dialect.encoding not in (None, UTF8):
         words.append(f"encoding {dialect.encoding}")
     return [f"format: {', '.join(words)}"] if words else []
 
@@ -211,21 +210,17 @@ class Opened:
 
 def open_text(path: Path, asked: Dialect, *, id_column: str | None) -> Opened:
     """Find out how a text file is written, and open it."""
-    encoding = encoding_of(path, asked.encoding)
-    with path.open(encoding=encoding, newline="") as file:
-        head = file.read(HEAD)
-        whole = not file.read(1)
+    text, encoding = _decoded(path, asked.encoding)
+    head = text[:HEAD]
     if "\r" in head and "\n" not in head:
         raise InputError(f"{path}: has old Macintosh line endings (CR); save it with other line endings")
-    if not whole:
+    if len(text) > HEAD:
         head = head[: head.rfind("\n") + 1] or head
     cut = _cut_as_asked(head, asked, str(path), id_column)
     names, skip, notes = header(cut, str(path), id_column)
-    dialect = replace(asked, separator=cut.separator, encoding=encoding.removesuffix("-sig"))
-    # polars reads UTF-8 from the file itself; anything else is decoded in memory first.
-    source: Path | io.BytesIO = path
-    if encoding != UTF8:
-        source = io.BytesIO(path.read_bytes().decode(encoding).removeprefix("\ufeff").encode())
+    dialect = replace(asked, separator=cut.separator, encoding=encoding)
+    # polars reads UTF-8 from the file itself.
+    source = path if encoding == UTF8 else io.BytesIO(text.encode())
     frame = pl.scan_csv(
         source,
         separator=cut.separator,
@@ -268,12 +263,11 @@ def check_widths(opened: Opened) -> list[str]:
     ]
 
 
-def encoding_of(path: Path, asked: str | None = None) -> str:
-    """Name of the encoding of a whole text file: as asked for, UTF-16 by its mark, UTF-8, or Windows-1252."""
-    with path.open("rb") as file:
-        start = file.read(4096)
-    utf16 = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and start[2:4] != b"\0\0"
-    if asked is None and b"\0" in start and not utf16:
+def _decoded(path: Path, asked: str | None) -> tuple[str, str]:
+    """Text of a file, and its encoding: as asked for, UTF-16 by its mark, UTF-8, or Windows-1252."""
+    data = path.read_bytes()
+    utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and data[2:4] != b"\0\0"
+    if asked is None and b"\0" in data[:4096] and not utf16:
         raise InputError(f"{path}: contains NUL bytes: it may be UTF-16; try --encoding utf-16-le, or utf-32")
     try:
         names = [codecs.lookup(asked).name] if asked else ["utf-16"] if utf16 else [UTF8, "cp1252"]
@@ -281,26 +275,12 @@ def encoding_of(path: Path, asked: str | None = None) -> str:
         raise InputError(
             f"{path}: --encoding {asked!r} is not known; use utf-8, utf-16, cp1252, iso-8859-1 or similar"
         ) from error
-    for name in [UTF8 if name == "utf-8" else name for name in names]:
-        failure = _failure(path, name)
-        if failure is None:
-            return name
+    failure = 0
+    for name in names:
+        try:
+            return data.decode(name).removeprefix("\ufeff"), name
+        except UnicodeDecodeError as error:
+            failure = error.start + 1
     if asked or utf16:
-        raise InputError(f"{path}: is not valid {names[0]} at {failure}; correct --encoding, or leave it out")
+        raise InputError(f"{path}: is not valid {names[0]} at byte {failure:,}; correct --encoding, or leave it out")
     raise InputError(f"{path}: its text is neither UTF-8 nor Windows-1252; name the encoding with --encoding")
-
-
-def _failure(path: Path, name: str) -> str | None:
-    """Where the file stops being of this encoding; read in pieces."""
-    decoder = codecs.getincrementaldecoder(name)()
-    done = 0
-    with path.open("rb") as file:
-        while True:
-            piece = file.read(CHUNK)
-            try:
-                decoder.decode(piece, final=not piece)
-            except (UnicodeDecodeError, UnicodeError) as error:
-                return f"byte {done + getattr(error, 'start', 0) + 1:,}"
-            if not piece:
-                return None
-            done += len(piece)
