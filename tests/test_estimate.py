@@ -77,6 +77,31 @@ def test_rounding_is_estimated_near_a_small_gap_too(precision):
     assert 0.7 < np.median(ratios) < 5
 
 
+def many_parties(seed: int, n_parties: int, width: float):
+    """Fit and truth for parties that all send fewer directions than the table has."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((150, 20)) @ rng.standard_normal((20, 40 * n_parties)) / 9
+    X += 0.3 * rng.standard_normal(X.shape)
+    gamma = width * 4.5 / X.shape[1]
+    proof = DKPCA(10, gamma=gamma, parties=n_parties, rank=15).fit(X)
+    true = DKPCA(10, gamma=gamma, rank=150, precision="float64", solver="dense").fit(X)
+    return proof.certificate_, subspace_error(true.eigenvectors_, proof.eigenvectors_)
+
+
+@pytest.mark.parametrize(("n_parties", "seed"), [(30, 4), (20, 5)])
+def test_what_many_parties_leave_out_closes_the_gap_behind_the_components(n_parties, seed):
+    proof, error = many_parties(seed, n_parties, 1.0)
+    assert 0.5 < error < proof.subspace_error_at_most
+    assert 0.2 < proof.subspace_error_estimate / error < 6
+
+
+@pytest.mark.filterwarnings("ignore:the kernel matrix is nearly diagonal")
+def test_components_below_what_is_missing_are_not_called_good():
+    proof, error = many_parties(0, 20, 12.0)
+    assert proof.color == "red"
+    assert 0.5 < proof.subspace_error_estimate / error < 6
+
+
 def test_nothing_left_out_is_estimated_as_nothing(table):
     proof = fused_from(np.array_split(table, 3, axis=1), RBF(0.02), 3).certificate
     assert proof.subspace_error_estimate < 1e-18

@@ -5,7 +5,8 @@ Four things limit an answer, and each is estimated in its own way:
 truncation
     The eigenvectors that a party left out resemble the last ones that it sent, with smaller eigenvalues: from the
     largest of them, which the party states, they fall so that they add up to the trace that is missing. The center
-    takes such a part away from the factors, and sees how far the components turn.
+    takes such a part away from the factors, and sees how far the components turn, and how the gap behind them
+    changes. Products of what several parties left out are nearly diagonal, and the diagonal is known.
 a rank that is used up
     The largest eigenvalue left out is an eigenvalue near those of the components. A component below it is lost.
 rounding
@@ -18,7 +19,7 @@ landmarks
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import Array, like, namespace, quiet, sent_to, to_numpy, transposed
 from dkpca.linalg.eigenpairs import Eigenpairs, Nearby
 from dkpca.linalg.precision import Factor, Tall, as_sent, column_squares, reference_of, rows_of, scaled
-from dkpca.linalg.rows import away_from, cross, on_workers, pick, together
+from dkpca.linalg.rows import away_from, cross, kept, on_workers, pick, place_of, together
 
 SAFETY = 1.25  # half of all estimates would be too small without it, most of them by little
 ROUNDED_SAFETY = 2.5  # what rounding makes of a few near directions varies by more
@@ -86,9 +87,10 @@ class Change:
     own: Matrix  # (D, D): V'EV
     near: Matrix  # (q, D): U'EV
     far: Matrix  # (D, D): Gram matrix of what E V has beyond both
+    among: Matrix  # (q, q): U'EU, zero where it is not known
 
     def __add__(self, other: "Change") -> "Change":
-        return Change(self.own + other.own, self.near + other.near, self.far + other.far)
+        return Change(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Change)))
 
 
 def change(rows: Matrix, spectrum: Spectrum, weights: Vector, *, all_rows: bool = False) -> Change:
@@ -96,8 +98,8 @@ def change(rows: Matrix, spectrum: Spectrum, weights: Vector, *, all_rows: bool 
 
     Parameters
     ----------
-    rows : array of shape (s, D)
-        Rows of E V, but for a constant row and what was taken out.
+    rows : array of shape (s, D) or (s, D + q)
+        Rows of E V, but for a constant row and what was taken out; and of E U, where they are known.
     spectrum : Spectrum
         At the same samples.
     weights : array of shape (s,)
@@ -106,9 +108,9 @@ def change(rows: Matrix, spectrum: Spectrum, weights: Vector, *, all_rows: bool 
         Whether these are all rows of E V: then nothing has to be allowed for what was not drawn.
     """
     size = float(spectrum.values[0])
-    D = len(spectrum.values)
+    D, q = len(spectrum.values), len(spectrum.near_values)
     if not size > 0.0:
-        return Change(np.zeros((D, D)), np.zeros((len(spectrum.near_values), D)), np.zeros((D, D)))
+        return Change(np.zeros((D, D)), np.zeros((q, D)), np.zeros((D, D)), np.zeros((q, q)))
     # Least squares of the rows on [1, Q, V, U]; what it leaves is the far part.
     rows = rows / size  # squares may vanish
     ones = np.ones((len(rows), 1)) / np.sqrt(weights.sum())
@@ -119,14 +121,15 @@ def change(rows: Matrix, spectrum: Spectrum, weights: Vector, *, all_rows: bool 
     across = Q.T @ (rows * roots)
     inverse = np.linalg.pinv(R, rcond=1e-8)
     found = inverse @ across
-    own, near = found[first : first + D], found[first + D :]
+    own, near = found[first : first + D, :D], found[first + D :]
     far = rows * roots - Q @ across
     if not all_rows:  # a regression leaves too little, and some of what it leaves was in its coefficients
         far = far / np.sqrt(1.0 - np.clip(np.sum(Q**2, axis=1), 0.0, 1.0 - 1.0 / (1 + len(rows))))[:, None]
         noise = np.outer(np.sum(inverse[first + D :] ** 2, axis=1), np.mean(far**2, axis=0))
         kept = np.clip(near**2 - noise, 0.0, None)
         near = np.sign(near) * np.sqrt(kept)
-    return Change((own + own.T) / 2, near, far.T @ far)
+    near, among, far = near[:, :D], near[:, D:] if near.shape[1] > D else np.zeros((q, q)), far[:, :D]
+    return Change((own + own.T) / 2, near, far.T @ far, (among + among.T) / 2)
 
 
 @dataclass(frozen=True)
@@ -151,6 +154,7 @@ def turned(change: Change, spectrum: Spectrum, added: Sequence[Added] = ()) -> V
     others = np.append(spectrum.near_values, np.full(D, spectrum.far_value)) / size
     H = np.diag(np.concatenate([spectrum.values / size, others, np.zeros(len(added))]))
     H[:D, :D] += change.own
+    H[D : D + q, D : D + q] += change.among
     H[D : D + q, :D], H[D + q : 2 * D + q, :D] = change.near, coupling
     H[:D, D:] = H[D:, :D].T
     if added:
@@ -207,30 +211,42 @@ def component_errors(
         None if n <= SAMPLED else np.sort(np.random.default_rng([random_state, 1]).choice(n, SAMPLED, replace=False))
     )
     share = 1.0 if drawn is None else n / SAMPLED
-    looked_at = some if all_rows else few
-    size, rounding = max(float(pairs.values[0]), LEAST_SIZE), np.zeros(pairs.values.shape[0])
+    # What lies behind the components is looked at too: it gains by what was left out, as they do, and gaps close.
+    both = [V] if pairs.nearby is None else [V, pairs.nearby.vectors]
+    both = both if drawn is None else [pick(part, sent_to(drawn, part)) for part in both]
+    D, width = V.shape[1], sum(part.shape[1] for part in both)
+    VU = kept(together(both, lambda start, *own: namespace(*own).concat(list(own), axis=1), width), place_of(V))
+    looked_at, positions = some if all_rows else few, np.arange(n) if all_rows else few
+    size, rounding = max(float(pairs.values[0]), LEAST_SIZE), np.zeros(D)
     if not all_rows or any(isinstance(A, Tall) for A in factors):  # else nothing was rounded for the wire
-        seen, *rest = rows_times(law, compared, cuts, looked_at, V, some, again, device, drawn)
+        seen, *rest = rows_times(law, compared, cuts, looked_at, VU, some, again, device, drawn)
         with quiet():
-            moved = (seen[np.isin(looked_at, some)] - rest[-1]) * (share / (magnified * size))
+            moved = (seen[np.isin(looked_at, some)] - rest[-1])[:, :D] * (share / (magnified * size))
             rounding = np.sum(moved**2, axis=0) * (n / len(some))
-    spectrum = spectrum_at(pairs.values, V, pairs.nearby, np.arange(n) if all_rows else few, Q)
+    spectrum = spectrum_at(pairs.values, V, pairs.nearby, positions, Q)
     whole: Matrix | None = None
     if all_rows:  # products with the whole matrix
-        shown = (zip(factors, by, strict=True) for by in (uncut, cut))
-        grams = [FusedGram(law, [scaled(A, like(s, reference_of(A))) for A, s in each]) for each in shown]
-        whole = None if exact else to_numpy(grams[0] @ V).astype(float)
-        image = spectrum.components * spectrum.values[None, :] if whole is None else whole
-        lost = image - to_numpy(grams[1] @ V).astype(float)
+        image = np.hstack([spectrum.components * spectrum.values, spectrum.near * spectrum.near_values])
+        if not exact:
+            image = to_numpy(FusedGram(law, factors) @ VU).astype(float)
+            whole = image[:, :D]
+        shown = [scaled(A, like(s, reference_of(A))) for A, s in zip(factors, cut, strict=True)]
+        lost = image - to_numpy(FusedGram(law, shown) @ VU).astype(float)
     else:
         lost = share * (seen - rest[0])
         if not exact:
             place = away_from(device, V)
             there = FusedGram(law, compared, place)
             rows = there.against(sent_to(few, there.reference))
-            whole = seen if drawn is None else to_numpy(cross(rows, V, place)).astype(float)
+            whole = seen[:, :D] if drawn is None else to_numpy(cross(rows, V, place)).astype(float)
 
-    limits = Limitations.of(errors, law, lengths, at_few, spectrum, spectrum_at(pairs.values, V, None, few), n)
+    shares, level = entering(law, at_few, len(errors)), 0.0
+    if not law.linear:  # no cut of the factors shows it; a multiple of I would turn nothing
+        beyond, level = on_the_diagonal(law, errors, lengths, shares, positions)
+        lost += (beyond - beyond.mean())[:, None] * np.hstack([spectrum.components, spectrum.near])
+    limits = Limitations.of(
+        errors, lengths, shares, level, at_few, spectrum, spectrum_at(pairs.values, V, None, few), n
+    )
     return from_images(whole, lost, spectrum, n, replace(limits, everywhere=rounding + limits.everywhere), all_rows)
 
 
@@ -245,16 +261,18 @@ class Limitations:
     def of(
         cls,
         errors: Sequence[PartyError],
-        law: Law,
         lengths: Sequence[Vector],
+        shares: Sequence[float],
+        level: float,
         rows: Sequence[Array],
         spectrum: Spectrum,
         at_rows: Spectrum,
         n_samples: int,
     ) -> "Limitations":
         """Read them off what the parties state, with some rows of their factors and of the components."""
-        shares = entering(law, rows, len(errors))
-        added = left_out(errors, lengths, shares, spectrum, lambda j: outside(rows[j], at_rows.components, n_samples))
+        added = left_out(
+            errors, lengths, shares, level, spectrum, lambda j: outside(rows[j], at_rows.components, n_samples)
+        )
         size = max(float(spectrum.values[0]), LEAST_SIZE)
         sizes = everywhere(errors, lengths, [share / size for share in shares], n_samples)
         return cls(np.full(len(spectrum.values), sizes), tuple(added))
@@ -311,7 +329,7 @@ def rows_times(
         moved = [xp.astype(sent_to(A, there.reference), there.reference.dtype) for A in again]
         right.append(list(map(transposed, merged(moved)[0])))
     if drawn is not None:
-        there, V = there.among(sent_to(drawn, there.reference)), pick(V, sent_to(drawn, V))
+        there = there.among(sent_to(drawn, there.reference))
 
     def make(start: int, *rows: Array) -> Array:
         left = merged(rows)
@@ -372,6 +390,30 @@ def tail_values(error: PartyError, sent: float, count: int) -> Vector:
     return values
 
 
+def on_the_diagonal(
+    law: Law, errors: Sequence[PartyError], lengths: Sequence[Vector], shares: Sequence[float], positions: Positions
+) -> tuple[Vector, float]:
+    """Diagonal of what a product misses, less the shares of the parties' errors; and the mean of all it misses.
+
+    Beside the diagonal of products of different matrices their other entries are small.
+    """
+    # The trace says how far a bound is above a diagonal that was not sent.
+    received, diagonals = list[Vector](), list[Vector]()
+    for error, own in zip(errors, lengths, strict=True):
+        sent, bound = (
+            to_numpy(pick(d, sent_to(positions, d))).astype(float) for d in (error.received, error.diagonal)
+        )
+        most = float(namespace(error.diagonal).sum(error.diagonal)) - float(own.sum())
+        part = min(1.0, max(0.0, error.trace - float(own.sum())) / most) if most > 0.0 else 0.0
+        received.append(sent)
+        diagonals.append(sent + part * (bound - sent))
+    with quiet():
+        missing = law.diagonal(diagonals) - law.diagonal(received)
+        pairs = zip(shares, diagonals, received, strict=True)
+        beyond: Vector = missing - sum(share * (true - sent) for share, true, sent in pairs)
+    return beyond, float(missing.mean())
+
+
 def entering(law: Law, rows: Sequence[Array], n_parties: int) -> list[float]:
     """Mean entry of what multiplies each party's error in the fused matrix: an error of rank one keeps this share.
 
@@ -395,6 +437,7 @@ def left_out(
     errors: Sequence[PartyError],
     lengths: Sequence[Vector],
     shares: Sequence[float],
+    level: float,
     spectrum: Spectrum,
     outside: Callable[[int], Matrix],
 ) -> list[Added]:
@@ -402,6 +445,7 @@ def left_out(
 
     Where the fused matrix has eigenvalues behind the components that are larger, the cut says how these directions
     turn them. Else they are what is near: they lie along what the components have outside of the party's factor.
+    A component whose eigenvalue is below the mean eigenvalue of all that is missing, the level, is lost.
     """
     # Eigenvalues that each party left out, times the share with which its error enters the fused matrix.
     D, found = len(spectrum.values), list[Added]()
@@ -412,7 +456,10 @@ def left_out(
     largest = max(float(tail[0]) for tail in tails)
     if len(spectrum.near_values) and float(spectrum.near_values[-1]) > largest:
         # Apart from the components: only as many as there are components can take their places.
-        return [Added(value, np.zeros(D)) for value in np.sort(np.concatenate(tails))[::-1][:D].tolist()]
+        return [
+            Added(value, np.zeros(D))
+            for value in np.sort([level] * D + list(np.concatenate(tails)))[::-1][:D].tolist()
+        ]
     for j, tail in enumerate(tails):
         if tail[0] > 0.0:
             values, Y = np.linalg.eigh(outside(j))
