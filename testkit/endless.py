@@ -1,5 +1,6 @@
 """A party whose table is never read to its end."""
 
+import os
 import time
 
 from dkpca.exchange.holdings import Holding
@@ -9,6 +10,6 @@ class Endless(Holding):
     """A table that is never read to its end; a file beside it says that reading began."""
 
     def load(self):
-        self.path.with_suffix(".begun").touch()
+        self.path.with_name(f"begun-{os.getpid()}").touch()
         while True:
             time.sleep(1)

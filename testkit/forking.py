@@ -1,7 +1,6 @@
 """Commands killed at each of their writes: hundreds of processes, each a fork of one that has loaded the library.
 
-A fork gets the arguments, working directory and environment that a new process would have got. The processes that
-`dkpca fit` starts are copies of a loaded one too.
+A fork gets the arguments, working directory and environment that a new process would have got.
 """
 
 import contextlib
@@ -10,8 +9,6 @@ import gc
 import importlib
 import io
 import json
-import multiprocessing
-import multiprocessing.forkserver
 import os
 import pkgutil
 import selectors
@@ -21,7 +18,6 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from dkpca.cli import catalog
 from testkit import dying
@@ -81,8 +77,6 @@ def load() -> None:
         catalog.load(name)
     with contextlib.redirect_stderr(io.StringIO()):
         assert importlib.import_module("dkpca.cli").run(["inspect", "nothing"]) == 1  # loads what reads options
-    multiprocessing.get_context("forkserver").set_forkserver_preload(["dkpca.exchange.processes"])
-    multiprocessing.forkserver.ensure_running()
     gc.freeze()  # or a fork copies every page that its garbage collector touches
 
 
@@ -133,11 +127,7 @@ def tell_end(child: int, connection: socket.socket) -> None:
 def command(arguments: list[str], dies_at: int | None) -> None:
     """Do what the installed program does, and end this process."""
     from dkpca.__main__ import main
-    from dkpca.exchange import processes
 
-    started: Any = multiprocessing.forkserver._forkserver
-    started.ensure_running = lambda: None  # it runs, though not as a child of this process
-    processes.START = "forkserver"
     sys.argv = ["dkpca", *arguments]
     if dies_at is not None:
         dying.at_call(dies_at)

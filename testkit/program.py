@@ -4,7 +4,6 @@ import contextlib
 import functools
 import io
 import json
-import multiprocessing
 import os
 import shutil
 import signal
@@ -22,8 +21,6 @@ from dkpca.store import runs
 from testkit.owners import GAMMA
 
 PROGRAM = Path(sys.executable).with_name("dkpca")
-# The processes of `dkpca fit` are copies of one that has loaded the library, or each takes two seconds to do so.
-multiprocessing.get_context("forkserver").set_forkserver_preload(["dkpca.exchange.processes"])
 command = functools.cache(catalog.load)  # a command knows its options; making it takes longer than most of them run
 
 
@@ -60,7 +57,6 @@ def in_process(*arguments, cwd, **environment) -> Answer:
         with (
             contextlib.chdir(cwd),
             mock.patch.dict(os.environ, {"COLUMNS": "200", **environment}),
-            mock.patch.object(processes, "START", "forkserver"),
             mock.patch.object(catalog, "load", command),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),

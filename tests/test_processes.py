@@ -27,22 +27,22 @@ from dkpca.cli import on_one_machine, run
 from dkpca.tables.reading import Reading
 from testkit.endless import Endless
 table = Path({folder!r}, "bank.npy")
-on_one_machine.holdings_of = lambda *_, **__: [Endless("bank", table, Reading())]
-raise SystemExit(run(["fit", "bank.npy", "--out", str(table.with_name("run"))]))
+on_one_machine.holdings_of = lambda *_, **__: [Endless(name, table, Reading()) for name in ("bank", "shop")]
+raise SystemExit(run(["fit", "bank.npy", "--jobs", "2", "--out", str(table.with_name("run"))]))
 """
 
 
 def endless_fit(folder):
-    """Start a fit; return it and its party's process once that is at work."""
+    """Start a fit; return it and its parties' processes once they are at work."""
     program = [sys.executable, "-c", ENDLESS_FIT.format(folder=str(folder))]
     fit = subprocess.Popen(program, cwd=Path(__file__).parents[1], stderr=subprocess.PIPE, text=True)
-    begun = folder / "bank.begun"
-    while not begun.exists():
+    while len(begun := list(folder.glob("begun-*"))) < 2:
         assert fit.poll() is None, fit.communicate()[1]
         time.sleep(0.05)
-    begun.unlink()
-    (worker,) = [p for p in psutil.Process(fit.pid).children() if any("spawn_main" in word for word in p.cmdline())]
-    return fit, worker
+    workers = [psutil.Process(int(file.name.partition("-")[2])) for file in begun]
+    for file in begun:
+        file.unlink()
+    return fit, workers
 
 
 def test_other_parties_are_not_waited_for_once_one_has_failed(tmp_path):
@@ -57,25 +57,27 @@ def test_other_parties_are_not_waited_for_once_one_has_failed(tmp_path):
 
 
 def test_a_fit_that_is_killed_leaves_no_process_with_a_private_table(tmp_path):
-    fit, worker = endless_fit(tmp_path)
+    fit, workers = endless_fit(tmp_path)
     fit.kill()
-    worker.wait(60)
+    for worker in workers:
+        worker.wait(60)
     fit.communicate()
 
 
 @pytest.mark.parametrize("when", [signal.SIGTERM, signal.SIGINT])
 def test_a_fit_can_be_interrupted_while_its_parties_are_at_work(tmp_path, when):
-    fit, worker = endless_fit(tmp_path)
+    fit, workers = endless_fit(tmp_path)
     fit.send_signal(when)
     assert fit.communicate()[1] == "dkpca: interrupted; no file was left half written, the command can be repeated\n"
     assert fit.returncode == 130
     assert not any(tmp_path.iterdir())
-    assert not worker.is_running()
+    assert not any(worker.is_running() for worker in workers)
 
 
 def test_a_party_whose_process_is_killed_is_named(tmp_path):
-    fit, worker = endless_fit(tmp_path)
+    fit, (worker, _) = endless_fit(tmp_path)
     worker.kill()
-    assert "bank.npy'] was killed, perhaps for lack of memory; try" in fit.communicate()[1]
+    said = "dkpca: the process of one of ['bank', 'shop'] was killed, perhaps for lack of memory; try"
+    assert fit.communicate()[1].startswith(said)
     assert fit.returncode == 1
     assert not any(tmp_path.iterdir())

@@ -19,11 +19,11 @@ def used(sheets, ways):
     """Ids that take part, and their numbers, table by table; nothing and the sentence if the pair is refused."""
     holdings = [Holding(s.path.stem, s.path, Reading("id", id_normalize=ways)) for s in sheets]
     try:
-        matched = processes.matched_samples(holdings, None)
-        tables = [holding.load() for holding in matched.holdings]
+        given, _, notes = processes.matched_samples(holdings, None)
+        tables = [table.holding.load() for table in given.tables.values()]
     except InputError as refusal:
         return [], [], [str(refusal)]
-    return [table.ids for table in tables], [table.frame.select("x", "y") for table in tables], list(matched.notes)
+    return [table.ids for table in tables], [table.frame.select("x", "y") for table in tables], notes
 
 
 @pytest.mark.parametrize("part", range(PARTS))

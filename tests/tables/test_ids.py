@@ -96,32 +96,36 @@ def two_tables(tmp_path, first, second, **reading):
     return [Holding(name, tmp_path / f"{name}.csv", Reading("id", **reading)) for name in ("a", "b")]
 
 
+def loaded_ids(given):
+    return [table.holding.load().ids for table in given.tables.values()]
+
+
 def test_numbers_beside_a_word_match_all_the_same(tmp_path):
     numbers = [f"{i:04d}" for i in range(900, 1100)]
-    matched = processes.matched_samples(two_tables(tmp_path, numbers, [*numbers[::-1], "X1"]), None)
-    assert [h.order for h in matched.holdings] == [numbers, numbers]
-    assert matched.notes == ("using the 200 samples that all tables have (a has 200, b has 201)",)
+    given, names, (note,) = processes.matched_samples(two_tables(tmp_path, numbers, [*numbers[::-1], "X1"]), None)
+    assert names == numbers
+    assert loaded_ids(given) == [numbers, numbers]
+    assert note.startswith("using the 200 samples that all tables have (a has 200, b has 201)")
 
 
 def test_a_warning_says_how_many_more_ids_would_match(tmp_path):
     first = ["p1", "P2", "Jürgen", "p4 ", "p5"]
     second = ["p5", "p2", unicodedata.normalize("NFD", "Jürgen"), "p4", "P1"]
-    notes = processes.matched_samples(two_tables(tmp_path, first, second), None).notes
+    _, _, notes = processes.matched_samples(two_tables(tmp_path, first, second), None)
     assert "4 more ids would match with --id-normalize strip,unicode,case" in notes
     ways = ("strip", "unicode", "case")
-    matched = processes.matched_samples(two_tables(tmp_path, first, second, id_normalize=ways), None)
-    assert matched.holdings[0].order == first
-    assert matched.holdings[1].order == ["P1", "p2", unicodedata.normalize("NFD", "Jürgen"), "p4", "p5"]
-    loaded = [h.load() for h in matched.holdings]
-    assert loaded[0].keys == loaded[1].keys
+    given, names, _ = processes.matched_samples(two_tables(tmp_path, first, second, id_normalize=ways), None)
+    assert names == first
+    assert loaded_ids(given) == [first, ["P1", "p2", unicodedata.normalize("NFD", "Jürgen"), "p4", "p5"]]
+    assert all(table.holding.load().keys == given.ids for table in given.tables.values())
 
 
 def test_leading_zeros_that_a_spreadsheet_dropped_are_named_and_can_be_ignored(tmp_path):
     first, second = ["001", "002", "00x"], ["00x", "1", "2.0"]
-    notes = processes.matched_samples(two_tables(tmp_path, first, second), None).notes
+    _, _, notes = processes.matched_samples(two_tables(tmp_path, first, second), None)
     assert "2 more ids would match with --id-normalize zeros" in notes
-    matched = processes.matched_samples(two_tables(tmp_path, first, second, id_normalize=("zeros",)), None)
-    assert [holding.order for holding in matched.holdings] == [first, ["1", "2.0", "00x"]]
+    given, _, _ = processes.matched_samples(two_tables(tmp_path, first, second, id_normalize=("zeros",)), None)
+    assert loaded_ids(given) == [first, ["1", "2.0", "00x"]]
     with pytest.raises(InputError, match="become one id under --id-normalize zeros"):
         processes.matched_samples(two_tables(tmp_path, ["01", "1"], ["1", "2"], id_normalize=("zeros",)), None)
 

@@ -68,10 +68,10 @@ def tune(
     from dkpca.report.tuning import FACTORS
     from dkpca.report.tuning import tune as explore
 
-    matched = matched_samples(with_standardize(holdings_of(sources, ids), asked), None)
-    holdings, notes = matched.holdings, list(matched.notes)
-    settings = asked.fit([holding.party for holding in holdings], standardize=False)
-    y, about_labels = (None, []) if labels is None else _labels(labels, label, label_id, holdings)
+    given, samples_used, notes = matched_samples(with_standardize(holdings_of(sources, ids), asked), None)
+    holdings = [table.holding for table in given.tables.values()]
+    settings = asked.fit(list(given.tables), standardize=False)
+    y, about_labels = (None, []) if labels is None else _labels(labels, label, label_id, holdings[0], samples_used)
     columns, said = prepared(holdings, settings)
     model = DKPCA(**{each.name: getattr(settings, each.name) for each in fields(settings)})
     widths = _numbers("--gammas", gammas)
@@ -83,18 +83,16 @@ def tune(
 
 
 def _labels(
-    path: Path, label: str | None, label_id: str | None, holdings: Sequence[Holding]
+    path: Path, label: str | None, label_id: str | None, first: Holding, samples: Sequence[str] | None
 ) -> tuple[Any, list[str]]:
     """Label of each sample that takes part, None where there is none."""
     from dkpca.report.columns import read_labels
 
-    first = holdings[0]
-    if first.reading.id_column is None:
+    if samples is None:
         raise InputError("labels are matched by sample id; name the id column with --id")
     table = read_labels(path, Reading(label_id or first.reading.id_column), [label] if label else [])
     if len(table.frame.columns) != 1:
         raise InputError(f"{path}: which of its columns {table.frame.columns} is the label? Name it with --label")
-    samples = first.order or first.ids()
     notes = [f"labels: {note}" for note in (*table.notes, *table.check_match(samples, first.path))]
     return np.array(table.values(samples)[table.frame.columns[0]], dtype=object), notes
 

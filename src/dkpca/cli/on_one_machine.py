@@ -59,8 +59,8 @@ def fit(
     taken_out = None if covariates is None else at_hand(covariates, "covariates", id_column)
     lacking = asked.given.get("lacking", "drop")  # the commands' default, which the notes say
     request = asked.fit([holding.party for holding in holdings], lacking=lacking)
-    with progress("parties", total=len(holdings)) as advance:
-        run, notes = processes.fit(out, holdings, request, asked.compute, done=advance, covariates=taken_out)
+    with progress("fit"):
+        run, notes = processes.fit(out, holdings, request, asked.compute, covariates=taken_out)
     lines: list[str | Table] = [*(f"note: {note}" for note in notes), *run_words(run)]
     facts = run_facts(run) | {"notes": notes}
     if new:

@@ -2,8 +2,13 @@
 
 import contextlib
 import hashlib
+import multiprocessing
+import os
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +21,6 @@ from dkpca.party.questions import SummaryWanted
 from dkpca.party.state import PartyState
 from dkpca.store import ledger, storage
 from dkpca.store.files import encode_state, naming, read_state
-from dkpca.tables.ids import matching_keys
 from dkpca.tables.preparation import Preparation, numbers_for, preparation_of
 from dkpca.tables.reading import Reading, Table, read, read_ids
 from dkpca.wire import codec
@@ -26,43 +30,29 @@ SAFETENSORS_START = b"{"  # ninth byte of every file of ours
 
 @dataclass(frozen=True)
 class Holding:
-    """A party's table, and which of its rows take part under which names.
-
-    Rows are matched by `keys`: the ids, made alike where the parties agreed on it (`Reading.id_normalize`).
-    """
+    """A party's table, and which of its rows take part."""
 
     party: str
     path: Path
     reading: Reading
-    order: Sequence[str] | None = None  # ids of the rows that take part; None: all, as they stand
+    rows: Sequence[int] | None = None  # that take part, in this order; None: all, as they stand
     memory: MemoryLimit | None = None  # that its numbers may take
 
     def load(self) -> Table:
         """Return the rows that take part."""
         table = replace(read(self.path, self.reading, by_column=True), memory=self.memory)
-        if self.order is None:
-            return table
-        row = {sample_id: number for number, sample_id in enumerate(table.ids or ())}
-        return table.take([row[sample_id] for sample_id in self.order])
-
-    def names(self) -> Sequence[str] | None:
-        """Ids of the rows that take part; None where the table has none."""
-        return self.order or (self.ids() if self.reading.id_column else None)
+        return table if self.rows is None else table.take(self.rows)
 
     def ids(self) -> list[str]:
-        """Sample ids, without loading the rest of the table."""
+        """Ids of all rows, without loading the rest of the table."""
         if self.reading.id_column is None:
             raise InputError(f"{self.path}: name its id column with --id")
         return read_ids(self.path, self.reading.id_column, self.reading.dialect, self.reading.id_normalize)
 
-    def keys(self, ids: Sequence[str]) -> list[str]:
-        """Return what ids are matched by."""
-        return matching_keys(ids, self.reading.id_normalize)
-
 
 @dataclass
 class PreparedTable:
-    """A holding as numbers, opened by whoever calls it; `preparation` then says how it became numbers."""
+    """A holding as numbers, opened by the worker that calls it; `preparation` then says how it became numbers."""
 
     holding: Holding
     preparation: dict[str, Any] | None = None
@@ -70,11 +60,30 @@ class PreparedTable:
 
     def __call__(self, columns_are: str) -> Any:
         """Read and prepare the table for a kernel that takes its columns so."""
+        _end_with_the_command()
         with naming(self.holding.path):
             numbers, preparation = numbers_for(self.holding.load(), self.holding.reading, columns_are)
             self.preparation = codec.described(preparation)
             self.standardized = preparation.reading.standardize and columns_are == "quantities"
             return numbers
+
+    def take(self, rows: Sequence[int]) -> "PreparedTable":
+        """Return the table of these rows, by number."""
+        return PreparedTable(replace(self.holding, rows=rows))
+
+
+@cache
+def _end_with_the_command() -> None:
+    """In a worker: a command that is killed cannot end its processes, which hold private tables in memory."""
+    command = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == command:
+            time.sleep(0.5)
+        os._exit(1)
+
+    if multiprocessing.parent_process() is not None:
+        threading.Thread(target=watch, daemon=True).start()
 
 
 @dataclass(frozen=True)

@@ -8,22 +8,24 @@ and are opened again when new samples are placed.
 import hashlib
 import multiprocessing
 import secrets
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
 
-from dkpca.errors import TooLateError
+from dkpca.errors import NoAnswerError, TooLateError
 from dkpca.exchange import protocols
 from dkpca.exchange.protocols import Ask, Terms
 from dkpca.fusion import FusedModel
 from dkpca.fusion.covariates import Covariates
 from dkpca.linalg.arrays import Array, MemoryLimit, dtype_name
 from dkpca.linalg.eigenpairs import signs_of
-from dkpca.linalg.rows import away_from, threads_of_our_own
-from dkpca.messages import MaskedSum, row_number_digest
+from dkpca.linalg.rows import away_from, tell, threads_of_our_own
+from dkpca.messages import MaskedSum, digest, row_number_digest
 from dkpca.party.answers import ANSWERS, Party, Union
 from dkpca.party.questions import Question
 from dkpca.party.state import PartyState, Shield, SumState
@@ -44,15 +46,21 @@ def fit(
     *,
     places: Mapping[str, Any] | None = None,
     covariates: Covariates | None = None,
+    sample_ids: Sequence[str] | None = None,
+    folder: Path | None = None,
 ) -> tuple[FusedModel, States, Shield]:
     """Run a fit of parties whose tables this process can open, or name to its workers.
 
     `places` says where the samples of each table are among all, if parties lack some. A blind center gets the
-    covariates turned, as it does the samples.
+    covariates turned, as it does the samples. With `sample_ids` the messages name all samples by their digest, else
+    by row numbers. Arrays beyond the limit of memory go to files in `folder`.
     """
     run = f"fit-{settings.seed}"
     parties = _parties(tables, run, settings, compute)
     first = next(iter(parties.values()))
+    if sample_ids is not None:
+        for name, party in parties.items():
+            party.ids = sample_ids if places is None else [sample_ids[place] for place in places[name]]
     if places is not None and settings.protect != "none":  # the parties pad their own tables
         if settings.protect == "sums":
             protocols.check_hidden_among_others(places)
@@ -72,8 +80,9 @@ def fit(
         run,
         dtype=dtypes[0] if dtypes else "float64",
         places=places,
+        samples="" if sample_ids is None or places is None else digest(sample_ids),
         device=compute.device,
-        memory=MemoryLimit.of(compute.max_memory),
+        memory=MemoryLimit.of(compute.max_memory, folder),
         covariates=None if covariates is None else given,
     )
     model, sent = drive(protocols.fit(list(tables), settings, terms), parties, compute)
@@ -108,12 +117,11 @@ def drive(
     parties: Mapping[str, Party],
     compute: Compute,
     *,
-    workers: Callable[[Sequence[tuple[Party, Question]]], list[Any]] | None = None,
     heard: dict[str, tuple[Any, Any]] | None = None,
 ) -> tuple[Any, dict[str, int]]:
     """Run a protocol to its end; return its outcome, and the bytes of masked numbers that each party sent.
 
-    `workers` runs `answer` elsewhere; without it joblib does. `heard` gets the questions and answers of each step.
+    `heard` gets the questions and answers of each step.
     """
     given: Any = None
     sent = dict.fromkeys(parties, 0)
@@ -126,15 +134,19 @@ def drive(
         jobs = [(parties[name], question) for name, question in ask.questions.items()]
         if not any(question.reads_table for _, question in jobs):
             done = [answer(*job) for job in jobs]
-        elif workers is not None:
-            done = workers(jobs)
         else:
+            tell(ask.step, 0.0)
             try:
                 done = Parallel(n_jobs=compute.n_jobs, timeout=compute.timeout)(delayed(answer)(*job) for job in jobs)
             except (TimeoutError, multiprocessing.TimeoutError) as error:
                 raise TooLateError(
                     f"no answer within {compute.timeout} s from one of {list(parties)}; "
                     "look at that party's worker, or allow more time"
+                ) from error
+            except BrokenProcessPool as error:
+                raise NoAnswerError(
+                    f"the process of one of {list(ask.questions)} was killed, perhaps for lack of memory; try one "
+                    "party at a time (n_jobs=1, --jobs 1), or the solver 'landmark'"
                 ) from error
         for (party, _), (_, state, summary) in zip(jobs, done, strict=True):
             party.state, party.sent = state, summary
@@ -169,16 +181,17 @@ def _parties(
     """Parties of a fit; with `sources`, the tables are of new samples, and these name the tables of the fit."""
     memory, parties = MemoryLimit.of(compute.max_memory), {}
     for name, table in tables.items():
-        of_fit = table if sources is None else sources.get(name)
+        of_fit: Any = table if sources is None else sources.get(name)
+        prepares = hasattr(of_fit, "preparation")  # a table in a file, as the commands read it
         parties[name] = Party(
             name,
-            partial(_open, name, of_fit, memory),
+            of_fit if prepares else partial(_open, name, of_fit, memory),
             list(tables),
             run,
             secrets.token_bytes(32),
             coin=hashlib.sha256(f"audit\0{settings.seed}\0{name}".encode()).digest(),
             open_new=None if sources is None else partial(_open, name, table, memory),
-            keeps_rows=not is_source(of_fit),
+            keeps_rows=prepares or not is_source(of_fit),
             here=not is_source(of_fit),
             device=compute.device,
             memory=memory,

@@ -424,15 +424,18 @@ def matched(
         position = dict(zip(union, range(len(union)), strict=True))
         places = {name: list(map(position.__getitem__, own)) for name, own in labels.items()}
         return PartyTables(dict(tables), union, labels[first], places=places)
-    listed = ", ".join(f"{name} {len(union) - len(own):,}" for name, own in labels.items() if len(own) < len(union))
+    counts = ", ".join(f"{name} has {len(own):,}" for name, own in labels.items())
     common = set(union).intersection(*map(set, labels.values()))
     if len(common) < least:
         raise InputError(
-            f"{len(common)} of {len(union):,} samples are common to all parties (lacking: {listed}), fewer than "
+            f"{len(common)} of {len(union):,} samples are common to all parties ({counts}), fewer than "
             f"{least}; check that all parties use the same kind of label, or use lacking='complete'"
         )
     kept = [label for label in labels[first] if label in common]
-    note = f"used the {len(kept):,} of {len(union):,} samples that all parties have; lacking: {listed}"
+    note = (
+        f"using the {len(kept):,} samples that all tables have ({counts}); lacking='complete' (--lacking complete) "
+        f"keeps the other {len(union) - len(kept):,}"
+    )
     return PartyTables(_reordered(tables, labels, kept, matrices), kept, labels[first], [note])
 
 
@@ -448,6 +451,8 @@ def _reordered(
             placed[name] = table.iloc[rows, rows] if matrix else table.iloc[rows]
         elif hasattr(table, "shape"):
             placed[name] = table[rows][:, rows] if matrix else table[rows]
+        elif hasattr(table, "take"):
+            placed[name] = table.take(rows)  # by the worker that opens it
         else:
             raise InputError(
                 f"party {name!r}: its table is opened elsewhere and cannot be reordered; pass all tables in the same "
