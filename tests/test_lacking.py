@@ -99,9 +99,11 @@ def test_with_nothing_lacking_the_answer_is_bit_equal(whole, mode):
     assert model.model_.lacking is None
 
 
-def test_drop_uses_the_common_samples_and_says_who_lacked_how_many(tables):
+def test_drop_uses_the_common_samples_and_says_who_has_how_many(tables):
     common = [label for label in tables["bank"].index if all(label in table.index for table in tables.values())]
-    with pytest.warns(DataWarning, match=rf"used the {len(common)} of {T} samples .* lacking: bank \d+, clinic \d+"):
+    counts = ", ".join(f"{name} has {len(table)}" for name, table in tables.items())
+    said = rf"using the {len(common)} samples .*\({counts}\).* keeps the other {T - len(common)}$"
+    with pytest.warns(DataWarning, match=said):
         model = estimator(lacking="drop").fit(tables)
     assert list(model.sample_ids_) == common
     expected = estimator().fit({name: table.loc[common] for name, table in tables.items()})
@@ -111,7 +113,7 @@ def test_drop_uses_the_common_samples_and_says_who_lacked_how_many(tables):
 def test_dropping_leaves_as_few_new_samples_as_all_parties_have(whole):
     model = estimator(lacking="drop").fit(whole)
     new = {name: table.iloc[[own, 5]] for own, (name, table) in enumerate(whole.items())}
-    with pytest.warns(DataWarning, match="used the 1 of 4 samples"):
+    with pytest.warns(DataWarning, match="using the 1 sample that all tables have .* keeps the other 3$"):
         placed = model.transform(new)
     np.testing.assert_allclose(placed[0], model.transform(whole)[5], atol=1e-9)
     with pytest.raises(InputError, match="0 of 3 samples are common to all parties .* fewer than 1; check"):

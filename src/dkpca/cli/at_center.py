@@ -18,7 +18,6 @@ from dkpca.party.disclosure import raw_bytes
 from dkpca.store import runs
 from dkpca.store.files import receive
 from dkpca.store.runs import Run
-from dkpca.tables import reading
 from dkpca.wording import in_bytes
 
 PANEL = "At the center"
@@ -90,10 +89,9 @@ def read_names(ids: Path | None, id_column: str | None) -> tuple[list[str] | Non
     if ids is None:
         return None, ()
     table = at_hand(ids, None, id_column)
-    how = table.reading
-    if how.id_column is None:
+    if table.reading.id_column is None:
         raise InputError(f"--ids {ids}: name its id column with --id")
-    return reading.read_ids(table.path, how.id_column, how.dialect, how.id_normalize), how.id_normalize
+    return table.ids(), table.reading.id_normalize
 
 
 def run_facts(run: Run) -> dict[str, object]:

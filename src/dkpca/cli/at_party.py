@@ -12,7 +12,7 @@ from dkpca.cli import options as o
 from dkpca.cli.inspecting import may_send, recovery_facts
 from dkpca.cli.options import GivenSettings
 from dkpca.cli.output import progress, show
-from dkpca.cli.table_options import TableAtHand, reads_table
+from dkpca.cli.table_options import reads_table, with_standardize
 from dkpca.errors import InputError
 from dkpca.exchange import holdings
 from dkpca.exchange.holdings import Holding
@@ -46,7 +46,7 @@ GAMMA = "Gamma of the kernel: a number on which all parties have agreed; require
 @reads_table
 @o.takes_settings(skip=NOT_HERE, said={"gamma": GAMMA})
 def summarize(
-    table: TableAtHand,
+    table: Holding,
     asked: GivenSettings,
     out: Annotated[Path, typer.Option("--out", help="The message to write; send this file.")],
     state: Annotated[
@@ -78,11 +78,9 @@ def summarize(
         raise InputError(f"{state_path}: the private state needs a separate file; choose another --state")
     fit, compute = asked.fit([table.party]), asked.compute
     chosen = kernel_of(fit if "gamma" in asked.given else replace(fit, gamma=None))
-    holding: Holding = table
-    if "standardize" in asked.given:
-        holding = replace(holding, reading=replace(holding.reading, standardize=fit.standardize))
+    memory = MemoryLimit.of(compute.max_memory, out.parent)
+    holding = replace(with_standardize(table, asked), memory=memory)
     about = f"{holding.party}: eigenpairs of its kernel matrix"
-    holding = replace(holding, memory=MemoryLimit.of(compute.max_memory, out.parent))
     with progress(about):
         asked_for = summary_question(fit, {holding.party: chosen}, holding.party, 0)
         summary, preparation, kept = holdings.summarize(

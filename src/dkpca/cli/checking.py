@@ -10,7 +10,8 @@ from rich.table import Table
 from dkpca.cli import options as o
 from dkpca.cli.output import show
 from dkpca.cli.output import table as as_table
-from dkpca.cli.table_options import TableAtHand, describes_table
+from dkpca.cli.table_options import describes_table
+from dkpca.exchange.holdings import Holding
 from dkpca.store import party_file, storage
 from dkpca.tables.checkup import ColumnFinding, Findings, examine
 from dkpca.wording import as_toml
@@ -21,7 +22,7 @@ SHOWN = 40  # columns of a table that are listed; all of them with --json
 
 @describes_table
 def check(
-    table: TableAtHand,
+    table: Holding,
     write: Annotated[
         Path | None,
         typer.Option("--write", help="party.toml to write or update; all commands accept it in place of the table."),
@@ -44,7 +45,7 @@ def check(
         raise typer.Exit(1)
 
 
-def _party_toml(path: Path, table: TableAtHand, found: Findings) -> str:
+def _party_toml(path: Path, table: Holding, found: Findings) -> str:
     """Lines of a party.toml: what was there before about the party stays, the table is described anew."""
     before = storage.read_toml(path, "see 'Tables' in the documentation") if path.exists() else {}
     others = {key: value for key, value in before.items() if key == "limits"}

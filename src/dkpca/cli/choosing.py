@@ -14,7 +14,7 @@ from dkpca.cli.on_one_machine import Tables
 from dkpca.cli.options import GivenSettings
 from dkpca.cli.output import progress, show
 from dkpca.cli.output import table as as_table
-from dkpca.cli.table_options import Ids, holdings_of, prepared, with_standardize
+from dkpca.cli.table_options import Ids, holdings_of
 from dkpca.errors import InputError
 from dkpca.exchange.holdings import Holding
 from dkpca.exchange.processes import matched_samples
@@ -68,11 +68,12 @@ def tune(
     from dkpca.report.tuning import FACTORS
     from dkpca.report.tuning import tune as explore
 
-    given, samples_used, notes = matched_samples(with_standardize(holdings_of(sources, ids), asked), None)
-    holdings = [table.holding for table in given.tables.values()]
+    holdings = holdings_of(sources, ids, asked)
+    given, names, notes = matched_samples(holdings, None)
     settings = asked.fit(list(given.tables), standardize=False)
-    y, about_labels = (None, []) if labels is None else _labels(labels, label, label_id, holdings[0], samples_used)
-    columns, said = prepared(holdings, settings)
+    y, about_labels = (None, []) if labels is None else _labels(labels, label, label_id, holdings[0], names)
+    columns = {name: table(settings.family_of(name).columns_are) for name, table in given.tables.items()}
+    said = [f"{name}: {note}" for name, table in given.tables.items() for note in table.preparation["notes"]]
     model = DKPCA(**{each.name: getattr(settings, each.name) for each in fields(settings)})
     widths = _numbers("--gammas", gammas)
     with progress("settings", total=len(widths or FACTORS) + 3) as advance:

@@ -29,7 +29,7 @@ OF_PLAN = {
 
 
 @o.takes_settings(*OF_FIT, skip=NOT_HERE, more=OF_PLAN)
-def create(
+def study_create(
     folder: Place,
     own: Own,
     name: Annotated[str, typer.Option("--name", help="Name of the center, which fuses the messages.")],
@@ -97,7 +97,7 @@ def _bounds(given: Any) -> tuple[float, ...]:
 def command() -> Any:
     """Return the command."""
     app = typer.Typer(rich_markup_mode="markdown", pretty_exceptions_enable=False, add_completion=False)
-    app.command("create")(create)
+    app.command("create")(study_create)
     made = get_command(app)
     made.name = "create"
     return made

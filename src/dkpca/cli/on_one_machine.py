@@ -10,7 +10,7 @@ from dkpca.cli import options as o
 from dkpca.cli.at_center import run_facts, run_words
 from dkpca.cli.options import GivenSettings
 from dkpca.cli.output import progress, show
-from dkpca.cli.table_options import Ids, at_hand, holdings_of, with_standardize
+from dkpca.cli.table_options import Ids, at_hand, holdings_of, named
 from dkpca.errors import InputError
 from dkpca.exchange import processes
 
@@ -54,26 +54,20 @@ def fit(
     `dkpca fit clinic=clinic.csv lab=lab.csv --kernel rbf --kernel clinic=overlap --law sum --out run/`
     """
     theirs = [item for item in ids or () if covariates and item.startswith("covariates=")]
-    holdings = with_standardize(holdings_of(sources, [item for item in ids or () if item not in theirs]), asked)
+    holdings = holdings_of(sources, [item for item in ids or () if item not in theirs], asked)
     id_column = theirs[0].partition("=")[2] if theirs else None
     taken_out = None if covariates is None else at_hand(covariates, "covariates", id_column)
     lacking = asked.given.get("lacking", "drop")  # the commands' default, which the notes say
     request = asked.fit([holding.party for holding in holdings], lacking=lacking)
+    new_tables = {name: path for name, path in map(named, new or ()) if name is not None}
+    if len(new_tables) < len(new or ()):
+        raise InputError("--new: write NAME=FILE, with the name of a party of the fit, once for each party")
     with progress("fit"):
         run, notes = processes.fit(out, holdings, request, asked.compute, covariates=taken_out)
     lines: list[str | Table] = [*(f"note: {note}" for note in notes), *run_words(run)]
     facts = run_facts(run) | {"notes": notes}
-    if new:
-        placed, said = processes.place(run, new_tables(new), lacking, taken_out)
+    if new_tables:
+        placed, said = processes.place(run, new_tables, lacking, taken_out)
         facts["new"] = {"out": str(run.path / processes.NEW), "n_samples": len(placed.scores), "notes": said}
         lines += [*(f"note: {note}" for note in said), f"{len(placed.scores):,} new samples, in {run.path / 'new'}"]
     show(as_json, facts, lines)
-
-
-def new_tables(given: list[str]) -> dict[str, Path]:
-    """Tables of new samples by party."""
-    split = [item.partition("=") for item in given]
-    unnamed = [item for item, (_, separator, _) in zip(given, split, strict=True) if not separator]
-    if unnamed:
-        raise InputError(f"--new {unnamed[0]}: write NAME=FILE, with the name of a party of the fit")
-    return {name: Path(path) for name, _, path in split}

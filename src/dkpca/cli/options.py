@@ -91,7 +91,7 @@ def takes_settings(
             file, single = given.pop("settings"), given.pop("set_")
             found = asked(own, single or (), file, (*SETTINGS, *more))
             if useless := sorted(set(found.given) & set(skip)):
-                name = command.__name__.replace("create", "study create")
+                name = command.__name__.replace("_", " ")
                 raise InputError(f"{', '.join(useless)}: not used by 'dkpca {name}'; leave it out")
             command(asked=found, **given)
 

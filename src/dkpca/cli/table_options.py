@@ -1,7 +1,7 @@
 """Tables on the command line: files, or party.toml files. Only `check` has options about how to read them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import Field, dataclass, replace
+from dataclasses import Field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,10 +11,9 @@ from dkpca.cli import options as o
 from dkpca.cli.options import GivenSettings
 from dkpca.errors import InputError
 from dkpca.exchange.holdings import Holding
-from dkpca.settings import Fit
+from dkpca.settings import Fit, from_values
 from dkpca.store import party_file
-from dkpca.tables.preparation import numbers_for
-from dkpca.tables.reading import TEXT_COLUMNS, Matrix, Reading
+from dkpca.tables.reading import TEXT_COLUMNS, Reading
 from dkpca.tables.scverse import MUDATA, modalities
 
 PANEL, WRITTEN = "The table", "File format (detected unless given)"
@@ -59,13 +58,6 @@ OPTIONS: Mapping[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class TableAtHand(Holding):
-    """A party's own table, as its options and its party.toml describe it."""
-
-    limits: Path | None = None
-
-
 def reads_table(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command its table, by name or by party.toml; it gets it as `table`."""
     return _with_table(command, AT_HAND)
@@ -84,7 +76,7 @@ def _with_table(command: Callable[..., None], options: Mapping[str, Any]) -> Cal
     return o.with_options(command, called, "table", options)
 
 
-def at_hand(path: Path, party: str | None, id_column: str | None, **given: Any) -> TableAtHand:
+def at_hand(path: Path, party: str | None, id_column: str | None, **given: Any) -> Holding:
     """Put together what the options and party.toml say."""
     file = party_file.read(path) if path.suffix == ".toml" else None
     table = path if file is None else party_file.table_of(file)
@@ -92,7 +84,7 @@ def at_hand(path: Path, party: str | None, id_column: str | None, **given: Any) 
         raise InputError(f"{table}: is a directory, not a table; give a file")
     how = reading(file.reading if file else PLAIN, given)
     name = party if party is not None else (file.party if file else None)
-    return TableAtHand(
+    return Holding(
         party=o.party_name(name, table),
         path=table,
         reading=replace(how, id_column=id_column or how.id_column),
@@ -127,37 +119,27 @@ def named(source: str) -> tuple[str | None, Path]:
     return (name, Path(path)) if separator and not Path(source).exists() else (None, Path(source))
 
 
-def holdings_of(sources: Sequence[str], ids: Sequence[str] | None) -> list[Holding]:
+def holdings_of(sources: Sequence[str], ids: Sequence[str] | None, asked: GivenSettings) -> list[Holding]:
     """Parties by name; the modalities of a MuData file that is given without a name are all of them."""
     given = list[tuple[str | None, Path]]()
     for name, path in map(named, sources):
         whole = name is None and path.suffix.lower() == MUDATA
         given += [(None, path / own) for own in modalities(path)] if whole else [(name, path)]
-    holdings: list[Holding] = [at_hand(path, name, None) for name, path in given]
+    holdings = [at_hand(path, name, None) for name, path in given]
     names = [holding.party for holding in holdings]
     if len(set(names)) < len(names):
         raise InputError(f"parties {names} are not all different; name them as NAME=FILE")
     id_column = {h.party: h.reading.id_column for h in holdings} | _id_columns(ids or (), names)
-    return [replace(h, reading=replace(h.reading, id_column=id_column[h.party])) for h in holdings]
+    holdings = [replace(h, reading=replace(h.reading, id_column=id_column[h.party])) for h in holdings]
+    return [with_standardize(holding, asked) for holding in holdings]
 
 
-def with_standardize(holdings: Sequence[Holding], asked: GivenSettings) -> list[Holding]:
-    """Tables that are standardized as the command says, where it says so."""
+def with_standardize(holding: Holding, asked: GivenSettings) -> Holding:
+    """Return the table, standardized as the command says, where it says so."""
     if "standardize" not in asked.given:
-        return list(holdings)
-    whether = asked.fit([holding.party for holding in holdings]).standardize
-    return [replace(h, reading=replace(h.reading, standardize=whether)) for h in holdings]
-
-
-def prepared(holdings: Sequence[Holding], settings: Fit) -> tuple[dict[str, Matrix], list[str]]:
-    """Columns of each table as the party's kernel takes them, and what was done to them, in words."""
-    columns: dict[str, Matrix] = {}
-    notes: list[str] = []
-    for holding in holdings:
-        columns_are = settings.family_of(holding.party).columns_are
-        columns[holding.party], preparation = numbers_for(holding.load(), holding.reading, columns_are)
-        notes += [f"{holding.party}: {note}" for note in preparation.notes]
-    return columns, notes
+        return holding
+    whether = from_values(Fit, {"standardize": asked.given["standardize"]}, what="").standardize
+    return replace(holding, reading=replace(holding.reading, standardize=whether))
 
 
 def _id_columns(given: Sequence[str], parties: Sequence[str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,13 +30,14 @@ SAFETENSORS_START = b"{"  # ninth byte of every file of ours
 
 @dataclass(frozen=True)
 class Holding:
-    """A party's table, and which of its rows take part."""
+    """A party's own table, as its options and its party.toml describe it, and which of its rows take part."""
 
     party: str
     path: Path
     reading: Reading
     rows: Sequence[int] | None = None  # that take part, in this order; None: all, as they stand
     memory: MemoryLimit | None = None  # that its numbers may take
+    limits: Path | None = None  # the party's limits.toml
 
     def load(self) -> Table:
         """Return the rows that take part."""
@@ -45,8 +46,7 @@ class Holding:
 
     def ids(self) -> list[str]:
         """Ids of all rows, without loading the rest of the table."""
-        if self.reading.id_column is None:
-            raise InputError(f"{self.path}: name its id column with --id")
+        assert self.reading.id_column is not None
         return read_ids(self.path, self.reading.id_column, self.reading.dialect, self.reading.id_normalize)
 
 
@@ -55,12 +55,15 @@ class PreparedTable:
     """A holding as numbers, opened by the worker that calls it; `preparation` then says how it became numbers."""
 
     holding: Holding
-    preparation: dict[str, Any] | None = None
+    preparation: dict[str, Any] = field(default_factory=dict)
     standardized: bool = False  # whether the numbers were standardized
+    folder: Path = field(default_factory=Path.cwd)  # from which paths go out
 
     def __call__(self, columns_are: str) -> Any:
         """Read and prepare the table for a kernel that takes its columns so."""
-        _end_with_the_command()
+        if multiprocessing.parent_process() is not None:  # in a worker
+            os.chdir(self.folder)
+            _end_with_the_command()
         with naming(self.holding.path):
             numbers, preparation = numbers_for(self.holding.load(), self.holding.reading, columns_are)
             self.preparation = codec.described(preparation)
@@ -74,7 +77,7 @@ class PreparedTable:
 
 @cache
 def _end_with_the_command() -> None:
-    """In a worker: a command that is killed cannot end its processes, which hold private tables in memory."""
+    """A command that is killed cannot end its processes, which hold private tables in memory."""
     command = os.getppid()
 
     def watch() -> None:
@@ -82,8 +85,7 @@ def _end_with_the_command() -> None:
             time.sleep(0.5)
         os._exit(1)
 
-    if multiprocessing.parent_process() is not None:
-        threading.Thread(target=watch, daemon=True).start()
+    threading.Thread(target=watch, daemon=True).start()
 
 
 @dataclass(frozen=True)

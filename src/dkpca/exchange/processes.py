@@ -7,10 +7,11 @@ from typing import Any
 
 from joblib import effective_n_jobs
 
-from dkpca import party, wire
+from dkpca import messages, party, wire
 from dkpca.errors import InputError
 from dkpca.exchange import in_process
 from dkpca.exchange.holdings import Holding, PreparedTable, load_state
+from dkpca.fusion import scoring
 from dkpca.fusion.covariates import Covariates
 from dkpca.fusion.diagnostics import outside_at_center
 from dkpca.fusion.scoring import Placed
@@ -79,6 +80,9 @@ def place(
     strangers = sorted(set(tables) - set(run.model.summaries))
     if strangers:
         raise InputError(f"new samples were given for {strangers}; the parties are {sorted(run.model.summaries)}")
+    if (run.model.covariates is None) != (covariates is None):
+        raise InputError(f"the fit took out {run.settings['covariates'] or 'no covariates'}; do so for new samples")
+    runs.check(run.path / NEW)
     kept = {party: load_state(run.path / "private" / f"{party}.state") for party in tables}
     readings = {party: how.reading_of_new(how.reading.id_column) for party, (_, how) in kept.items()}
     holdings = [Holding(party, path, readings[party]) for party, path in tables.items()]
@@ -92,17 +96,12 @@ def place(
         unlike, count = int(outside_at_center(run.model, rows[-1:]).sum()), rows[-1].n_samples
         said = [f"{unlike:,} of {count:,} new samples are unlike all samples of the fit"] if unlike else []
         notes += [f"{holding.party}: {note}" for note in [*preparation.about_new_rows(table), *said]]
-    placed, outside = runs.place(
-        run,
-        rows,
-        run.path / NEW,
-        sample_names=names,
-        id_normalize=holdings[0].reading.id_normalize,
-        missing=sorted(set(run.model.summaries) - set(tables)),
-        places=given.places,
-        lacking=lacking,
-        covariates=None if covariates is None else _rows_of(covariates, holdings[0], names),
-    )
+    missing = sorted(set(run.model.summaries) - set(tables))
+    placed = scoring.place(run.model, rows, missing, lacking=lacking, places=given.places)
+    known = None if covariates is None else _rows_of(covariates, holdings[0], names)
+    placed = replace(placed, scores=scoring.adjusted(run.model, placed.scores, known))
+    digest = rows[0].sample_digest if given.places is None else messages.digest(given.ids or ())
+    outside = runs.write_new(run, run.path / NEW, placed, rows, names, digest)
     if placed.missing:
         notes.append(placed.words)
     if outside:

@@ -11,7 +11,7 @@ The messages alone are enough: a center that died, or that gets one more summary
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
@@ -21,7 +21,7 @@ import numpy as np
 
 from dkpca import messages, wire
 from dkpca.errors import FusionError, InputError, StorageError, WireError
-from dkpca.fusion import FusedModel, fused_model, scoring
+from dkpca.fusion import FusedModel, fused_model
 from dkpca.fusion.diagnostics import outside_at_center
 from dkpca.fusion.scoring import Placed
 from dkpca.linalg.arrays import to_numpy
@@ -342,36 +342,16 @@ def numbered(n_samples: int) -> list[str]:
     return [str(row) for row in range(n_samples)]
 
 
-def place(
-    run: Run,
-    answers: Sequence[Rows],
-    out: Path,
-    *,
-    sample_names: Sequence[str] | None = None,
-    id_normalize: Sequence[str] = (),
-    missing: Sequence[str] = (),
-    places: Mapping[str, Sequence[int]] | None = None,
-    lacking: str | None = None,
-    covariates: Any = None,
-) -> tuple[Placed, list[str]]:
-    """Place new samples; write their scores, and the messages they came in, to a directory.
+def write_new(
+    run: Run, out: Path, placed: Placed, sent: Sequence[Rows], names: Sequence[str] | None, digest: str
+) -> list[str]:
+    """Write the scores of new samples, and the messages they came in, to a directory.
 
-    Returns the scores, and which samples lie outside the range of the fit. Its settings name these, and the parties
-    that were missing, as far as `dkpca.fusion.scoring.place` allows that. With `lacking` as "mean" or "complete"
-    parties may lack some samples: `places` says where those of each are among all of them, `sample_names`. Where
-    the fit took covariates out, `covariates` are those of the new samples.
+    Returns which samples lie outside the range of the fit; settings.json has them, and the missing parties.
     """
-    check(out)
-    if (run.model.covariates is None) != (covariates is None):
-        raise InputError(f"the fit took out {run.settings['covariates'] or 'no covariates'}; do so for new samples")
-    sent = {answer.party: answer for answer in answers}
-    placed = scoring.place(run.model, answers, missing, lacking=lacking, places=places)
-    placed = replace(placed, scores=scoring.adjusted(run.model, placed.scores, covariates))
-    scores, digest = to_numpy(placed.scores), next(iter(sent.values())).sample_digest
-    if places is not None:
-        digest = messages.digest(matching_keys(sample_names or (), id_normalize))
     # Without ids, not the numbers that samples of the fit may have.
-    names = sample_names or [f"new-{row}" for row in range(len(scores))]
+    scores = to_numpy(placed.scores)
+    names = names or [f"new-{row}" for row in range(len(scores))]
     flags = outside_at_center(run.model, placed.rows).tolist()
     outside = [name for name, is_outside in zip(names, flags, strict=True) if is_outside]
     settings = {
@@ -387,6 +367,6 @@ def place(
         produced: dict[str, Content] = {**embedding_files(names, scores, outside=flags)}
         produced[SETTINGS] = storage.as_json(settings)
         produced[RESULT] = wire.encode(fused_model.result(run.model, scores, digest))
-        produced |= {f"messages/{name}.rows": wire.encode(rows) for name, rows in sent.items()}
+        produced |= {f"messages/{rows.party}.rows": wire.encode(rows) for rows in sent}
         storage.write_all({out / name: data for name, data in produced.items()})
-    return placed, outside
+    return outside

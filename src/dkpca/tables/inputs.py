@@ -433,8 +433,8 @@ def matched(
         )
     kept = [label for label in labels[first] if label in common]
     note = (
-        f"using the {len(kept):,} samples that all tables have ({counts}); lacking='complete' (--lacking complete) "
-        f"keeps the other {len(union) - len(kept):,}"
+        f"using the {counted(len(kept), 'sample')} that all tables have ({counts}); lacking='complete' "
+        f"(--lacking complete) keeps the other {len(union) - len(kept):,}"
     )
     return PartyTables(_reordered(tables, labels, kept, matrices), kept, labels[first], [note])
 
