@@ -87,6 +87,13 @@ def test_differing_gamma_is_refused_and_the_run_stays(fused):
     assert "use one kernel and one gamma" in error
 
 
+@pytest.mark.parametrize("new", [("shop.csv",), ("bank=shop.csv", "bank=bank.csv")])
+def test_new_tables_without_a_party_or_two_of_one_are_refused_before_the_fit(office, new):
+    given = [part for each in new for part in ("--new", each)]
+    error = office.refused("fit", "bank.csv", "shop.csv", "--id", "person", *given, "--out", "run")
+    assert "--new: write NAME=FILE, with the name of a party of the fit, once for each party" in error
+
+
 def test_a_summary_of_other_samples_is_refused_and_the_run_stays(fused):
     rewrite(fused, lambda table: table.reverse(), "shop")
     fused.ok("summarize", "shop.csv", "--id", "person", "--gamma", GAMMA, "--rank", 20, "--out", "other.summary",
