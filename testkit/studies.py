@@ -99,7 +99,7 @@ class Consortium:
             lines = [f"id,{','.join(f'{name}{column}' for column in range(X.shape[1]))}"]
             lines += [f"{i},{','.join(map(repr, row))}" for i, row in zip(ids, X.tolist(), strict=True)]
             (root / f"{name}.csv").write_text("\n".join(lines) + "\n")
-        self.plan = self.at(center, founding.found, center, self.names, tomllib.loads(to_toml(self.fit)), **plan)
+        self.plan = self.at(center, founding.found, center, self.names, tomllib.loads(to_toml(self.fit)), **plan).plan
 
     def copy(self, root: Path) -> "Consortium":
         """All folders as they are now, in another place."""

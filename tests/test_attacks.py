@@ -146,7 +146,7 @@ def placing(tables: dict[str, Any], new: dict[str, Any], settings: Fit) -> list[
     parties = in_process._parties(tables, "run", settings)
     for name, party in parties.items():
         party.open_new = lambda batch, kind, rows=new[name]: rows
-    terms = protocols.Terms("run", seeded=True)
+    terms = protocols.Terms("run", study=True)
 
     def listened(protocol: Any) -> Any:
         answers: Any = None

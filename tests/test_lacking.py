@@ -302,7 +302,7 @@ def test_many_samples_with_mean_rows_have_no_masked_distances():
 
 
 def test_a_study_by_position_lacks_no_samples():
-    protocol = fit(["bank", "shop"], Fit(lacking="complete"), Terms("run", go=True))
+    protocol = fit(["bank", "shop"], Fit(lacking="complete"), Terms("run", study=True))
     with pytest.raises(InputError, match="when rows match by position none are lacking; use align='tokens' or 'psi'"):
         next(protocol)
 

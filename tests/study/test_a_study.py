@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dkpca.errors import InputError
-from dkpca.exchange import center_side, founding, in_process, own_table, protocols, study
+from dkpca.exchange import founding, in_process, own_table, protocols, replay, study
 from dkpca.exchange import review as reviews
 from dkpca.exchange.member import RefusedError, WaitingError
 from dkpca.exchange.plan import second_nonce
@@ -60,7 +60,7 @@ def in_one_process(consortium):
     """The same protocol with the same secrets, in this process."""
     name = consortium.center
     member = consortium.at(name, founding.seat)
-    run, parties = member.agreement.digest, {}
+    run, parties = member.agreement, {}
     for each in consortium.names:
         kept = consortium.memory(each).study(consortium.plan.id)
         me, frozen = kept.secrets(), own_table.frozen(kept)
@@ -74,7 +74,7 @@ def in_one_process(consortium):
             ids=frozen.keys,
         )
     model, _ = in_process.drive(
-        protocols.fit(consortium.names, consortium.fit, center_side.terms_of(member)), parties, Compute()
+        protocols.fit(consortium.names, consortium.fit, replay.terms_of(member)), parties, Compute()
     )
     return model
 

@@ -16,13 +16,13 @@ import pytest
 
 from dkpca import wire
 from dkpca.errors import InputError, ProtectionError
-from dkpca.exchange import center_side, founding, own_table, protocols, study
+from dkpca.exchange import founding, own_table, protocols, replay, study
 from dkpca.exchange import review as reviews
 from dkpca.exchange.identity import Secrets
 from dkpca.exchange.member import Membership, RefusedError, WaitingError
 from dkpca.exchange.memory import ABOUT
-from dkpca.exchange.party_side import PartySide
 from dkpca.exchange.plan import second_nonce
+from dkpca.exchange.replay import PartySide
 from dkpca.exchange.sealed import Part
 from dkpca.fusion.audit import uniform_request
 from dkpca.kernels import RBF, Linear
@@ -253,6 +253,16 @@ def test_under_masked_sums_the_measure_at_go_is_on_the_sums_too(tmp_path):
     case = reviews.Case(consortium.plan, fit, "airline", derived.columns, table, Limits(), memory)
     found = reviews.at_go(case, derived, range(120))
     assert found > 0.95
+
+
+@pytest.mark.parametrize("kernel", ["chi2", "additive_chi2"])
+def test_a_plan_with_a_kernel_of_counts_is_measured(kernel, tmp_path):
+    """The columns in the others' place are counts too: the kernel is not defined for any below 0."""
+    counts = {name: (ids, np.abs(X)) for name, (ids, X) in tables(width=6).items()}
+    consortium = founded(tmp_path, {"kernel": kernel, "rank": 2, "n_components": 2}, MEASURED, counts)
+    found = consortium.at("airline", study.review)
+    assert not any(reviews.UNMEASURED in each.what for each in found.leaving)
+    assert 0.0 < max(found.columns.values()) < 1.0
 
 
 @pytest.mark.parametrize(("protect", "width"), [("blind", 6), ("sums", 15)])
@@ -802,7 +812,7 @@ LACKING = {"kernel": "linear", "protect": "blind", "lacking": "mean", "n_compone
 def tell_of_samples(monkeypatch, change):
     """A center that tells other samples than those it found, and is not disturbed by answers that do not fit."""
     found: Any = protocols._matched
-    received = center_side.received
+    received = replay.received
 
     def matched(*lists):
         return {n: replace(told, **change(j, told)) for j, (n, told) in enumerate(found(*lists).items())}
@@ -815,7 +825,7 @@ def tell_of_samples(monkeypatch, change):
         return {n: replace(first, party=n, n_samples=max(first.n_samples, 60)) for n in answers}
 
     monkeypatch.setattr(protocols, "_matched", matched)
-    monkeypatch.setattr(center_side, "received", alike)
+    monkeypatch.setattr(replay, "received", alike)
 
 
 def one_in_common(party, told):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dkpca.errors import FusionError, ProtectionError
-from dkpca.exchange import center_side, founding
+from dkpca.exchange import founding, replay
 from dkpca.exchange.member import OtherQuestionError, WaitingError
 from dkpca.exchange.protocols import Ask
 from dkpca.messages import Summary
@@ -78,7 +78,7 @@ def test_what_would_be_computed_otherwise_by_now_is_not_told_again(finished):
         answers = yield ask
         return ask.one, answers
 
-    taken, answers = center_side.replay(center, otherwise())
+    taken, answers = replay.replay(center, otherwise())
     assert taken == asked
     assert set(answers) == set(PARTIES)
     assert (finished.root / "shared/center/sums-1").read_bytes() == first
@@ -93,7 +93,7 @@ def test_an_answer_to_another_question_than_the_centers_is_refused(signed):
         yield Ask("tokens", dict.fromkeys(PARTIES, q.TokensWanted("batch-1")))
 
     with pytest.raises(OtherQuestionError, match="airline/tokens: answers another question"):
-        center_side.replay(center_of(signed), greedy())
+        replay.replay(center_of(signed), greedy())
 
 
 def test_an_answer_of_another_kind_is_refused_by_name(finished, monkeypatch):
@@ -103,11 +103,11 @@ def test_an_answer_of_another_kind_is_refused_by_name(finished, monkeypatch):
         yield Ask("shape", dict.fromkeys(PARTIES, q.ShapeWanted()))
 
     with pytest.raises(FusionError, match="party 'airline' answered with Shape"):
-        center_side.replay(center_of(finished), asking())
+        replay.replay(center_of(finished), asking())
 
 
 def test_parties_read_seeds_of_each_other_and_the_center_does_not(finished):
-    center, asked = center_of(finished), q.SeedsWanted(center_of(finished).agreement.digest, PARTIES)
+    center, asked = center_of(finished), q.SeedsWanted(center_of(finished).agreement, PARTIES)
     with pytest.raises(ProtectionError, match="sealed to weather only"):
         center.receive("airline", "seeds", "weather", at_most=10**6, question=q.digest(asked))
 

@@ -55,7 +55,7 @@ def study_create(
     parties, given = [each.lower() for each in member], asked.given
     # Samples that a party lacks are dropped unless the plan says otherwise, as in the other commands.
     settings = asked.fit(parties, lacking=given.get("lacking", "drop"))
-    terms = Terms("", align=align, go=True, row_means=_flag(given.get("row_means", False)))
+    terms = Terms("", align=align, study=True, row_means=_flag(given.get("row_means", False)))
     check_terms(parties, settings, terms)
     about: dict[str, Any] = {"align": align, "samples": samples, "batches": batches}
     about |= {"row_means": terms.row_means}
@@ -68,9 +68,8 @@ def study_create(
         about |= {"covariates": {owner.lower(): o.column_names([columns])}}
     with place(folder) as there:
         fit = tomllib.loads(to_toml(settings))
-        made = founding.found(there, Memory(own), name.lower(), parties, fit, **about)
-        here = founding.plan_in(there)
-    print(f"Study created. Read the plan in {folder}/{made.center}/{here.file}; then each party joins:")
+        here = founding.found(there, Memory(own), name.lower(), parties, fit, **about)
+    print(f"Study created. Read the plan in {folder}/{here.plan.center}/{here.file}; then each party joins:")
     print(f"  dkpca study join {folder} --as DIR --table TABLE --id COLUMN")
 
 

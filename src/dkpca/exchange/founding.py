@@ -5,14 +5,14 @@ import datetime
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dkpca.errors import InputError, ProtectionError
 from dkpca.exchange import member as members
 from dkpca.exchange import plan as plans
-from dkpca.exchange.folder import Folder, check_name
+from dkpca.exchange.folder import Folder
 from dkpca.exchange.member import Membership, WaitingError
 from dkpca.exchange.memory import Memory
 from dkpca.exchange.plan import Plan, Study
@@ -22,88 +22,67 @@ PLAN = re.compile(r"plan-([1-9][0-9]{0,2})\.toml")
 
 def found(
     folder: Folder, memory: Memory, name: str, parties: Sequence[str], fit: Mapping[str, Any], **plan: Any
-) -> Plan:
+) -> Study:
     """Write the plan, every field of it, and join as the center; in a folder with a study it is its next plan."""
-    for each in (name, *parties):
-        check_name(each)
     about: dict[str, Any] = {"result_to": (name, *parties), **plan}
     made = Plan(center=name, parties=tuple(parties), fit=dict(fit), **about)
-    raw = made.to_toml()
-    plans.read_plan(raw)  # which refuses what no member could sign
-    before = Founded.latest(folder)
-    if before is not None and memory.study(before.plan.id).kept("name") is None:
-        raise InputError(f"{folder.url}: this folder already contains a study; use an empty one")
-    here = Founded(1 if before is None else before.number + 1, made, raw)
-    here.check_follows(before)
+    before = latest(folder)
+    here = Study(1 if before is None else before.number + 1, made.to_toml())
+    plans.read_plan(here.raw_plan)  # which refuses what no member could sign
+    if before is not None:
+        if memory.study(before.plan.id).kept("name") is None:
+            raise InputError(f"{folder.url}: this folder already contains a study; use an empty one")
+        _check_follows(before, here)
     memory.path.mkdir(mode=0o700, parents=True, exist_ok=True)
     with memory.locked():
         join(folder, memory, here, name, 0)
-        folder.write(f"{name}/{here.file}", raw)
-    return made
+        folder.write(f"{name}/{here.file}", here.raw_plan)
+    return here
 
 
-@dataclass(frozen=True)
-class Founded:
-    """A plan as it lies in a folder; its number is in the names of all files that belong to it."""
-
-    number: int
-    plan: Plan
-    raw: bytes
-
-    @property
-    def file(self) -> str:
-        """Name of the plan's file."""
-        return f"plan-{self.number}.toml"
-
-    @property
-    def member_file(self) -> str:
-        """Name of the file with which a member joins."""
-        return "member.toml" if self.number == 1 else f"member-{self.number}.toml"
-
-    @staticmethod
-    def latest(folder: Folder) -> "Founded | None":
-        """Return the last plan in a folder, which follows from the one before it; None: there is none."""
-        listed = {name: map(PLAN.fullmatch, folder.listing(name, named=PLAN)) for name in folder.members()}
-        found = {name: [int(plan[1]) for plan in plans if plan] for name, plans in listed.items()}
-        found = {name: numbers for name, numbers in found.items() if numbers}
-        if not found:
-            return None
-        if len(found) > 1:
-            raise ProtectionError(f"{folder.url}: {' and '.join(sorted(found))} each wrote a plan; do not join")
-        ((center, numbers),) = found.items()
-        last = max(numbers)
-        *before, here = [_read(folder, center, number) for number in range(max(1, last - 1), last + 1)]
-        here.check_follows(before[0] if before else None)
-        return here
-
-    def check_follows(self, before: "Founded | None") -> None:
-        """Refuse a next plan that some member of the one before would not have to sign."""
-        if before is None:
-            return
-        gone = sorted(set(before.plan.members) - set(self.plan.members))
-        if gone or before.plan.center != self.plan.center:
-            who = ", ".join(gone) or "its center"
-            raise InputError(
-                f"{self.file}: every member of {before.file} must sign it, but {who} is not in this plan; create a "
-                "study in another folder"
-            )
+def latest(folder: Folder) -> Study | None:
+    """Return the last plan in a folder, which follows from the one before it; None: there is none."""
+    listed = {name: map(PLAN.fullmatch, folder.listing(name, named=PLAN)) for name in folder.members()}
+    found = {name: [int(plan[1]) for plan in plans if plan] for name, plans in listed.items()}
+    found = {name: numbers for name, numbers in found.items() if numbers}
+    if not found:
+        return None
+    if len(found) > 1:
+        raise ProtectionError(f"{folder.url}: {' and '.join(sorted(found))} each wrote a plan; do not join")
+    ((center, numbers),) = found.items()
+    *before, here = [_read(folder, center, number) for number in range(max(1, max(numbers) - 1), max(numbers) + 1)]
+    for each in before:
+        _check_follows(each, here)
+    return here
 
 
-def _read(folder: Folder, center: str, number: int) -> Founded:
-    raw = folder.read(f"{center}/plan-{number}.toml", plans.MOST_PLAN)
+def _check_follows(before: Study, here: Study) -> None:
+    """Refuse a next plan that some member of the one before would not have to sign."""
+    gone = sorted(set(before.plan.members) - set(here.plan.members))
+    if gone or before.plan.center != here.plan.center:
+        who = ", ".join(gone) or "its center"
+        raise InputError(
+            f"{here.file}: every member of {before.file} must sign it, but {who} is not in this plan; create a "
+            "study in another folder"
+        )
+
+
+def _read(folder: Folder, center: str, number: int) -> Study:
+    where = f"{center}/plan-{number}.toml"
+    raw = folder.read(where, plans.MOST_PLAN)
     if raw is None:
         raise WaitingError("plan", center)
-    where = f"{folder.url}/{center}/plan-{number}.toml"
+    here = Study(number, raw)
     try:
-        plan = plans.read_plan(raw)
+        named = here.plan.center
     except InputError as error:
-        raise InputError(f"{where}: {error}") from error
-    if plan.center != center:
-        raise ProtectionError(f"{where}: names {plan.center} as the center; do not join")
-    return Founded(number, plan, raw)
+        raise InputError(f"{folder.url}/{where}: {error}") from error
+    if named != center:
+        raise ProtectionError(f"{folder.url}/{where}: names {named} as the center; do not join")
+    return here
 
 
-def join(folder: Folder, memory: Memory, here: Founded, name: str, columns: int) -> None:
+def join(folder: Folder, memory: Memory, here: Study, name: str, columns: int) -> None:
     """Write who this member is; a repeat changes nothing, and another member's file in its place is refused."""
     plan = here.plan
     if name not in plan.members:
@@ -122,9 +101,9 @@ def join(folder: Folder, memory: Memory, here: Founded, name: str, columns: int)
         )
 
 
-def plan_in(folder: Folder) -> Founded:
+def plan_in(folder: Folder) -> Study:
     """Return the last plan that lies in a folder."""
-    found = Founded.latest(folder)
+    found = latest(folder)
     if found is None:
         raise WaitingError("plan", "the center")
     return found
@@ -161,7 +140,7 @@ def shown(seat: Membership) -> Study:
         raise ProtectionError(
             f"{seat.folder.url}/{seat.name}/{here.member_file}: is not the file that this member wrote"
         )
-    return Study(here.number, here.raw, {name: file or b"" for name, file in files.items()})
+    return replace(here, raw_members={name: file or b"" for name, file in files.items()})
 
 
 def status(folder: Folder) -> dict[str, Any]:

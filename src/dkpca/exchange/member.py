@@ -5,7 +5,7 @@ import json
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import NoReturn
@@ -17,7 +17,7 @@ from dkpca.exchange import sealed
 from dkpca.exchange.folder import MOST_FILES, Folder, Listed
 from dkpca.exchange.identity import Secrets, sha256
 from dkpca.exchange.memory import StudyMemory
-from dkpca.exchange.plan import NO_QUESTION, Agreement, Study
+from dkpca.exchange.plan import NO_QUESTION, Study
 
 CENTER, ALL = "center", "all"  # parts of a file: for the center, and for everybody
 REFUSAL = "refusal"
@@ -80,12 +80,13 @@ class Membership:
     memory: StudyMemory
 
     @cached_property
-    def agreement(self) -> Agreement:
+    def study(self) -> Study:
         """What all members have signed, once they have; it is kept, and from then on no other counts."""
         study = self.memory.remembered("signed")
         if study is None:
             raise InputError(f"{self.name} has not signed: run 'dkpca study review', then 'dkpca study sign'")
-        signatures, waiting = self.memory.signatures(), []
+        kept, waiting = self.memory.kept("agreement.json"), []
+        signatures = {} if kept is None else memories.unpacked(kept)[1]
         for name in study.plan.members if not signatures else ():
             raw = self.folder.read(f"{name}/signature-{study.number}", plans.MOST_SIGNATURE)
             try:
@@ -95,8 +96,13 @@ class Membership:
             signatures[name] = raw or b""
         if waiting:
             raise WaitingError("signature", *waiting)
-        self.memory.agree(study.number, signatures)
-        return Agreement(study, signatures)
+        self.memory.keep_once("agreement.json", memories.packed(study.number, signatures), "the agreement")
+        return replace(study, raw_signatures=signatures)
+
+    @property
+    def agreement(self) -> str:
+        """Digest of all that was signed."""
+        return self.study.agreement
 
     @cached_property
     def me(self) -> Secrets:
@@ -107,11 +113,6 @@ class Membership:
     def _listed(self) -> dict[str, dict[str, Listed]]:
         """Listing of each member's files: one look for each of them in a command."""
         return {}
-
-    @property
-    def study(self) -> Study:
-        """Plan and members, as signed."""
-        return self.agreement.study
 
     def send(
         self, step: str, parts: Sequence[sealed.Part], *, question: str = NO_QUESTION, kind: str = "answer"
@@ -124,8 +125,9 @@ class Membership:
                     "it was restored from an older copy, or is used twice, or someone else wrote the file; a step is "
                     "answered only once"
                 )
-            about = sealed.Header(kind, self.agreement.digest, step, self.name, question, {})
-            path, keys = self.memory.path / "sent" / step, self.study.sealing
+            about = sealed.Header(kind, self.agreement, step, self.name, question, {})
+            path = self.memory.path / "sent" / step
+            keys = {name: member.sealing for name, member in self.study.members.items()}
             memories.write(path, lambda file: sealed.write(file, about, parts, self.me, keys))
         self.publish(step, question)
 
@@ -136,7 +138,7 @@ class Membership:
             return None
         with path.open("rb") as file:
             header = sealed.read_header(file, path.stat().st_size, self.study.public)
-        if header.agreement != self.agreement.digest or header.question != question:
+        if header.agreement != self.agreement or header.question != question:
             raise ProtectionError(
                 f"step {step!r} has already been answered, for another question; it is answered only once"
             )
@@ -178,7 +180,7 @@ class Membership:
             if found is None:
                 raise WaitingError(step, writer)
             header = sealed.read_header(*found, self.study.public)
-            if header.agreement != self.agreement.digest:
+            if header.agreement != self.agreement:
                 raise ProtectionError("belongs to another study, or to another agreement of this one")
             if (header.kind, header.step, header.writer) != (kind, step, writer):
                 raise ProtectionError(
@@ -199,12 +201,10 @@ class Membership:
                 memories.write(opened, lambda target: target.writelines(pieces))
         return opened
 
-    def check_nonce(self, writer: str, nonce: str) -> bytes:
-        """Return a nonce that a member revealed, if it is the one that its signature committed to."""
-        found = bytes.fromhex(nonce)
-        if sha256(found) != self.agreement.signatures[writer].second:
+    def check_nonce(self, writer: str, nonce: str) -> None:
+        """Refuse a nonce that a member reveals unless it is the one that its signature committed to."""
+        if sha256(bytes.fromhex(nonce)) != self.study.signatures[writer].second:
             raise ProtectionError(f"{writer}: revealed a nonce that it had not committed to")
-        return found
 
     def check_refusals(self) -> None:
         """Raise if a member has refused."""

@@ -140,24 +140,15 @@ class StudyMemory:
 
     def remember(self, study: Study, stem: str) -> None:
         """Keep a study as it was shown ("reviewed") or signed ("signed")."""
-        self.replace(f"{stem}.json", _packed(study.number, {"plan": study.raw_plan, **study.raw_members}))
+        self.replace(f"{stem}.json", packed(study.number, {"plan": study.raw_plan, **study.raw_members}))
 
     def remembered(self, stem: str) -> Study | None:
         """Return the study that was kept."""
         kept = self.kept(f"{stem}.json")
         if kept is None:
             return None
-        number, files = _unpacked(kept)
+        number, files = unpacked(kept)
         return Study(number, files.pop("plan"), files)
-
-    def agree(self, number: int, signatures: dict[str, bytes]) -> None:
-        """Keep all signatures for ever."""
-        self.keep_once("agreement.json", _packed(number, signatures), "the agreement")
-
-    def signatures(self) -> dict[str, bytes]:
-        """Return the signatures that were kept; empty: none were."""
-        kept = self.kept("agreement.json")
-        return {} if kept is None else _unpacked(kept)[1]
 
     def log(self, place: dict[str, Any], facts: dict[str, Any]) -> None:
         """Have the ledger say once that a file leaves."""
@@ -172,10 +163,12 @@ def write(path: Path, content: storage.Content) -> None:
     storage.write(path, content, private=True)
 
 
-def _packed(number: int, files: dict[str, bytes]) -> bytes:
+def packed(number: int, files: dict[str, bytes]) -> bytes:
+    """Files of a study, with the number of its plan, in one."""
     return sealed.canonical({"number": number, "files": {name: raw.hex() for name, raw in files.items()}})
 
 
-def _unpacked(data: bytes) -> tuple[int, dict[str, bytes]]:
+def unpacked(data: bytes) -> tuple[int, dict[str, bytes]]:
+    """Return the number of the plan, and the files."""
     found = sealed.uncanonical(data, "a file of this member's own folder")
     return found["number"], {name: bytes.fromhex(raw) for name, raw in found["files"].items()}

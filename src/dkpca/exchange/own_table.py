@@ -164,8 +164,9 @@ def frozen(memory: StudyMemory) -> OwnTable:
     return OwnTable(X, about["ids"], about["keys"], preparation).without(about["covariates"])
 
 
-def write_result(folder: Path, samples: Sequence[str], scores: Any, certificate: Mapping[str, Any]) -> None:
-    """Keep an embedding with the names of its samples, and what is certified about it."""
+def write_result(folder: Path, samples: Sequence[str] | None, scores: Any, certificate: Mapping[str, Any]) -> None:
+    """Keep an embedding with the names of its samples or their numbers, and what is certified about it."""
+    samples = samples or [str(row + 1) for row in range(len(scores))]
     write(folder / "embedding.csv", embedding_files(samples, scores)["embedding.csv"])
     if certificate:
         write(folder / "certificate.json", (json.dumps(certificate, indent=2) + "\n").encode())

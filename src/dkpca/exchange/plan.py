@@ -144,13 +144,19 @@ class Member:
 
 @dataclass(frozen=True)
 class Study:
-    """A plan and all members' files, as raw bytes and as what they say; the fingerprint covers all of it."""
+    """A plan, the files of all members once they have joined, and their signatures once all have signed.
 
-    number: int
+    Each is kept as raw bytes and as what they say.
+    """
+
+    number: int  # of the plan in its folder; it is in the names of all files that belong to it
     raw_plan: bytes
-    raw_members: Mapping[str, bytes]
+    raw_members: Mapping[str, bytes] = field(default_factory=dict)
+    raw_signatures: Mapping[str, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if not self.raw_members:
+            return
         members = self.members
         for one in ("identity", "sealing", "nonce"):
             if len({getattr(member, one) for member in members.values()}) < len(members):
@@ -158,6 +164,16 @@ class Study:
         without = [name for name in self.plan.parties if not members[name].columns]
         if without:
             raise ProtectionError(f"{', '.join(without)} joined without columns; a party has a table")
+
+    @property
+    def file(self) -> str:
+        """Name of the plan's file."""
+        return f"plan-{self.number}.toml"
+
+    @property
+    def member_file(self) -> str:
+        """Name of the file with which a member joins."""
+        return "member.toml" if self.number == 1 else f"member-{self.number}.toml"
 
     @cached_property
     def plan(self) -> Plan:
@@ -184,9 +200,17 @@ class Study:
         return {name: member.identity for name, member in self.members.items()}
 
     @cached_property
-    def sealing(self) -> dict[str, str]:
-        """Sealing key of every member."""
-        return {name: member.sealing for name, member in self.members.items()}
+    def signatures(self) -> "dict[str, Signature]":
+        """All signatures by member, verified."""
+        return {name: check_signature(raw, name, self) for name, raw in self.raw_signatures.items()}
+
+    @cached_property
+    def agreement(self) -> str:
+        """Digest of plan, members and all signatures: every signature, seal, mask and coin is bound to it."""
+        state = hashlib.sha256(b"dkpca agreement 1\0" + bytes.fromhex(self.fingerprint))
+        for name in self.plan.members:
+            state.update(hashlib.sha256(self.raw_signatures[name]).digest())
+        return state.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -196,27 +220,6 @@ class Signature:
     nonce: str  # whose digest is in the member's file
     second: str  # digest of the nonce for the rows of an audit, revealed when all summaries are in
     table: str  # keyed commitment to the member's table; the key stays with the member
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """What all members signed. Every signature, seal, mask and coin is bound to its digest."""
-
-    study: Study
-    raw_signatures: Mapping[str, bytes]
-
-    @cached_property
-    def signatures(self) -> dict[str, Signature]:
-        """All signatures by member, verified."""
-        return {name: check_signature(raw, name, self.study) for name, raw in self.raw_signatures.items()}
-
-    @cached_property
-    def digest(self) -> str:
-        """Digest of plan, members and all signatures."""
-        state = hashlib.sha256(b"dkpca agreement 1\0" + bytes.fromhex(self.study.fingerprint))
-        for name in self.study.plan.members:
-            state.update(hashlib.sha256(self.raw_signatures[name]).digest())
-        return state.hexdigest()
 
 
 def make_member(name: str, me: Secrets, plan: Plan, columns: int) -> Member:

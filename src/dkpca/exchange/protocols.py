@@ -70,10 +70,10 @@ class Terms:
     columns: Mapping[str, int] = field(default_factory=dict)  # of all parties, where the plan says them
     fewest_samples: int = 2
     gammas: tuple[float, float] = (0.0, math.inf)  # bounds of widths that follow from the data
-    go: bool = False  # whether all parties agree to the derived values before any message with data
-    publish: bool = False  # whether the parties are told the result
+    # In a study all parties agree to the derived values before any message with data, are told the result, and have
+    # the seeds of the fit when they place new samples.
+    study: bool = False
     dtype: str = "float64"  # precision in which the center computes
-    seeded: bool = False  # whether the parties have the seeds of the fit when they place new samples
     places: Mapping[str, Any] | None = None  # of each party's samples among all; None: all have all, in one order
     samples: str = ""  # digest of all samples in their order, where parties lack some
     n_samples: int = 0  # that at least one party has, where that was found out
@@ -82,6 +82,11 @@ class Terms:
     taken_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # columns of covariates, by their owner
     memory: MemoryLimit | None = None  # that the center's arrays may take
     row_means: bool = False  # whether the parties are told the row means of the fused matrix
+    batch: str = ""  # of new samples that are placed
+
+    def step(self, name: str) -> str:
+        """Name of a step, unique also among those of all batches."""
+        return f"{self.batch}/{name}" if self.batch else name
 
 
 Answers = Mapping[str, Any]
@@ -132,7 +137,7 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[FusedModel]:
         planned = planned and (not isinstance(wanted, int) or told.scores.scores.shape[1] <= wanted)
         return planned and (terms.row_means or told.scores.row_means is None) and (blind or told.slopes is None)
 
-    if terms.publish or settings.protect == "blind":
+    if terms.study or settings.protect == "blind":
         yield Ask("result", results, expects=expected)
     return model()
 
@@ -144,7 +149,7 @@ def check_terms(names: Sequence[str], settings: Fit, terms: Terms) -> None:
         raise InputError(
             f"there are kernels for {sorted(settings.kernel)}, but the parties are {sorted(names)}; name each"
         )
-    if terms.go and terms.align == "position" and keeps:
+    if terms.study and terms.align == "position" and keeps:
         raise InputError(
             f"lacking={settings.lacking!r} keeps samples that not all parties have, but when rows match by position "
             "none are lacking; use align='tokens' or 'psi', or lacking='drop'"
@@ -204,17 +209,18 @@ def new_rows(names: Sequence[str], batch: str, *, exact: bool = False) -> Steps[
 
 def place(names: Sequence[str], settings: Fit, model: Any, batch: str, terms: Terms) -> Steps[Any]:
     """Place a batch of new samples; return their scores. A party has the result in the place of the model."""
+    terms = replace(terms, batch=batch)
     if settings.protect != "none":
-        yield _seeds(names, terms, batch)
+        yield _seeds(names, terms)
     if terms.align != "position":
-        yield from aligned(names, terms, batch)
+        yield from aligned(names, terms)
     if settings.protect == "none":
         rows = yield from new_rows(names, batch)
         scores: Callable[[], Any] = cache(lambda: scoring.place(model, [rows[name] for name in names]).scores)
     else:
-        scores = yield from _by_new_sums(names, settings, model, batch, terms)
+        scores = yield from _by_new_sums(names, settings, model, terms)
     for owner, columns in terms.taken_out.items() if settings.protect != "blind" else ():  # else in the owner's share
-        theirs = yield Ask(f"{batch}/covariates", {owner: q.CovariatesWanted(columns, 0, batch=batch)})
+        theirs = yield Ask(terms.step("covariates"), {owner: q.CovariatesWanted(columns, 0, batch=batch)})
         scores = cache(partial(_adjusted, model, scores, theirs, owner))
 
     def results() -> Questions:
@@ -224,8 +230,8 @@ def place(names: Sequence[str], settings: Fit, model: Any, batch: str, terms: Te
     def expected(told: Any) -> bool:
         return isinstance(told, q.ResultGiven) and told.batch == batch
 
-    if terms.publish:
-        yield Ask(f"{batch}/result", results, expects=expected)
+    if terms.study:
+        yield Ask(terms.step("result"), results, expects=expected)
     return scores()
 
 
@@ -238,22 +244,20 @@ def _adjusted(model: FusedModel, scores: Callable[[], Any], theirs: Answers, own
     return scoring.adjusted(model, scores(), dict(zip(known, rows.T, strict=True)))
 
 
-def _by_new_sums(
-    names: Sequence[str], settings: Fit, model: Any, batch: str, terms: Terms
-) -> Steps[Callable[[], Any]]:
+def _by_new_sums(names: Sequence[str], settings: Fit, model: Any, terms: Terms) -> Steps[Callable[[], Any]]:
     """Scores of new samples as masked sums: of the parties' shares, or of what the joint kernel is formed of."""
-    shape = yield from _shape(names, settings, terms, batch)
+    shape = yield from _shape(names, settings, terms)
     result = model if isinstance(model, Scores) else published(model)
     n_samples, n_components = result.scores.shape
     if settings.protect == "blind":
         what = Addends("scores", shape.n_samples, n_components, 64)
         about = wire.fingerprint(result)
-        joined = yield from _added(settings, terms, Precomputed(), what, shape, batch, about)
+        joined = yield from _added(settings, terms, Precomputed(), what, shape, about)
         return lambda: joined().total
     assert result.kernel is not None
     fitted = quantities.of_fit(result.kernel, n_samples, settings.n_landmarks, settings.precision)
     what = Addends("new", shape.n_samples, fitted.columns, fitted.bits)
-    joined = yield from _added(settings, terms, result.kernel, what, shape, batch)
+    joined = yield from _added(settings, terms, result.kernel, what, shape)
 
     def projected() -> Any:
         (summary,) = model.summaries.values()
@@ -306,7 +310,7 @@ def _go(
     settings: Fit, terms: Terms, shape: Agreed, chosen: Callable[[], dict[str, Kernel]]
 ) -> Steps[tuple[Agreed, Callable[[], Covariates | None]]]:
     """Have all parties agree to the derived values before any message with data; then ask for the covariates."""
-    if not terms.go:
+    if not terms.study:
         return None, terms.covariates or (lambda: None)
     assert shape is not None
     go = Ask(
@@ -361,39 +365,35 @@ def _by_sums(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[tuple[M
     joined = yield from _added(settings, terms, known, what, shape)
 
     def fused() -> FusedModel:
-        final, T, columns = known, shape.n_samples, joined().n_features
+        final = known
         if derived:
-            if settings.gamma is None:
-                width = 1.0 / columns
-            else:
-                width = (T - 1.0) / (2.0 * columns * T) if scale_known(settings) else joint.width_of(known, joined())
-            final = replace(known, gamma=_checked(width, terms))  # type: ignore[type-var]  # a kernel with a width
+            told = known_widths(names, settings, terms, shape)
+            width = joint.width_of(known, joined()) if told is None else told[names[0]]
+            final = replace(known, gamma=_checked(width, terms))  # type: ignore  # a kernel with a width
         summary = joint.summary_of(final, joined())
         return fused_by(settings, [summary], dtype=terms.dtype, law=None, weights=None, covariates=covariates())
 
     return cache(fused), agreed
 
 
-def _seeds(names: Sequence[str], terms: Terms, batch: str = "") -> Ask:
-    question = q.SeedsWanted(terms.run, tuple(names), batch if terms.seeded else "")
-    return Ask(f"{batch}/seeds" if batch else "seeds", dict.fromkeys(names, question), readers="parties")
+def _seeds(names: Sequence[str], terms: Terms) -> Ask:
+    question = q.SeedsWanted(terms.run, tuple(names), terms.batch if terms.study else "")
+    return Ask(terms.step("seeds"), dict.fromkeys(names, question), readers="parties")
 
 
-def aligned(
-    names: Sequence[str], terms: Terms, batch: str = "", *, union: bool = False, at_least: int = 1
-) -> Steps[Terms]:
+def aligned(names: Sequence[str], terms: Terms, *, union: bool = False, at_least: int = 1) -> Steps[Terms]:
     """Find the samples that all parties have, or `at_least` so many, by tokens under their key or by a ring.
 
     Tells the parties which these are; returns the terms with the places of their samples among all.
     """
-    before, ring = f"{batch}/" if batch else "", terms.align == "psi"
+    batch, ring = terms.batch, terms.align == "psi"
     if ring:
-        lists = yield from _by_ring(names, terms, before, batch, union)
+        lists = yield from _by_ring(names, terms, union)
     else:
-        tokens = yield Ask(f"{before}tokens", dict.fromkeys(names, q.TokensWanted(batch)))
+        tokens = yield Ask(terms.step("tokens"), dict.fromkeys(names, q.TokensWanted(batch)))
         lists = lambda: {name: tokens[name].entries() for name in names}  # noqa: E731
     matched = Ask(
-        f"{before}matched",
+        terms.step("matched"),
         lambda: _matched(lists(), ring, union, batch, at_least),
         expects=lambda told: (
             isinstance(told, q.MatchedGiven)
@@ -412,20 +412,18 @@ def aligned(
     return replace(terms, places=places, n_samples=matched.one.n_samples)
 
 
-def _by_ring(
-    names: Sequence[str], terms: Terms, before: str, batch: str, union: bool
-) -> Steps[Callable[[], dict[str, list[bytes]]]]:
+def _by_ring(names: Sequence[str], terms: Terms, union: bool) -> Steps[Callable[[], dict[str, list[bytes]]]]:
     """Have every list raised by every party, one hop a round; the center compares what was raised by all."""
     raised: Answers = {}
     for hop in range(len(names)):
-        question = q.HopWanted(hop, union, batch)
+        question = q.HopWanted(hop, union, terms.batch)
         readers: Any = "next" if hop < len(names) - 1 else "center"
-        raised = yield Ask(f"{before}ring-{hop + 1}", dict.fromkeys(names, question), readers)
+        raised = yield Ask(terms.step(f"ring-{hop + 1}"), dict.fromkeys(names, question), readers)
 
     def fully_raised() -> dict[str, list[bytes]]:
         from dkpca.protection import psi
 
-        ring = psi.Ring(f"{terms.run}/{batch}", tuple(names), raised[names[0]].normalization)
+        ring = psi.Ring(f"{terms.run}/{terms.batch}", tuple(names), raised[names[0]].normalization)
         return psi.fully_raised(ring, raised.values())
 
     return fully_raised
@@ -469,7 +467,7 @@ def _needs_shape(settings: Fit, terms: Terms) -> bool:
     """Whether numbers of samples and columns have to be known before the summaries."""
     named = any(isinstance(kernel, type) and kernel.has_width for kernel in settings.families())
     by_columns = named and (settings.gamma is None or (settings.gamma == "scale" and scale_known(settings)))
-    return terms.go or terms.align != "position" or by_columns
+    return terms.study or terms.align != "position" or by_columns
 
 
 def scale_known(settings: Fit) -> bool:
@@ -484,11 +482,11 @@ def _plain(family: Kernel | type[Kernel], *, centered: bool) -> Kernel:
     return family if isinstance(family, Kernel) else family.from_settings(gamma=1.0, centered=centered)
 
 
-def _shape(names: Sequence[str], settings: Fit, terms: Terms, batch: str = "") -> Steps[q.Derived]:
+def _shape(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[q.Derived]:
     """Ask how large the tables are; they have to be about the same samples. Their kernels follow later."""
-    blind = settings.protect == "blind"
+    batch, blind = terms.batch, settings.protect == "blind"
     questions = {name: q.ShapeWanted(batch, settings.family_of(name).columns_are, blind) for name in names}
-    shapes: Mapping[str, Shape] = yield Ask(f"{batch}/shape" if batch else "shape", questions)
+    shapes: Mapping[str, Shape] = yield Ask(terms.step("shape"), questions)
     # A party sees its own shape only, and takes the columns of the others from the plan.
     (one, first), *others = shapes.items()
     for name, shape in others if terms.places is None or terms.n_samples else ():
@@ -518,19 +516,13 @@ def unscaled(settings: Fit, name: str) -> Kernel:
     return _plain(settings.family_of(name), centered=settings.center)
 
 
-def _with_widths(names: Sequence[str], settings: Fit, widths: Widths) -> dict[str, Kernel]:
-    """Kernel of each party as the settings give it, by its name or as an object."""
-    families = {name: settings.family_of(name) for name in names}
-    named = {name: family for name, family in families.items() if isinstance(family, type)}
-    made = {n: cls.from_settings(gamma=widths.get(n), centered=settings.center) for n, cls in named.items()}
-    given = {name: family for name, family in families.items() if isinstance(family, Kernel)}
-    by_party = given | adjusted(made, degree=settings.degree, coef0=settings.coef0)
-    return {name: by_party[name] for name in names}
-
-
 def kernels_of(names: Sequence[str], settings: Fit, widths: Widths) -> dict[str, Kernel]:
     """Kernel of each party with its width, for the law and the weights of the fit."""
-    made = _with_widths(names, settings, widths)
+    families = {name: settings.family_of(name) for name in names}
+    named = {name: family for name, family in families.items() if isinstance(family, type)}
+    new = {n: cls.from_settings(gamma=widths.get(n), centered=settings.center) for n, cls in named.items()}
+    new = adjusted(new, degree=settings.degree, coef0=settings.coef0)
+    made: dict[str, Kernel] = {n: new[n] if isinstance(family, type) else family for n, family in families.items()}
     one = len(set(made.values())) == 1 and settings.weights is None
     joint_law = next(iter(made.values())).law
     if not one or (settings.law is not None and (joint_law is None or joint_law.name != settings.law)):
@@ -607,12 +599,15 @@ def _checked(gamma: float, terms: Terms) -> float:
 
 
 def _added(
-    settings: Fit, terms: Terms, kernel: Kernel, what: Addends, shape: q.Derived, batch: str = "", result: str = ""
+    settings: Fit, terms: Terms, kernel: Kernel, what: Addends, shape: q.Derived, result: str = ""
 ) -> Steps[Callable[[], Joined]]:
     """Add up masked numbers of all parties, piece by piece; their bounds come first, where they need data."""
-    before = (f"{batch}/" if batch else "") + ("statistics-" if what.kind == "statistic" else "")
-    names, standardize = tuple(shape.columns), settings.standardize and not batch  # new ones as those of the fit
-    about = (terms.run, names, kernel, what, batch, result, standardize)
+    before = terms.step("statistics-" if what.kind == "statistic" else "")
+    names, standardize = (
+        tuple(shape.columns),
+        settings.standardize and not terms.batch,
+    )  # new ones as in the fit
+    about = (terms.run, names, kernel, what, terms.batch, result, standardize)
 
     def asked(part: int, values: Mapping[str, float], lengths: Mapping[str, float]) -> q.SumsWanted:
         most = {name: max(length, 2.0**-1000) for name, length in lengths.items()}
@@ -668,17 +663,15 @@ def joint_kernel(names: Sequence[str], settings: Fit) -> tuple[Kernel, bool]:
     """Kernel of the joined table, and whether its width is still to be derived."""
     if isinstance(settings.kernel, Mapping) or isinstance(settings.gamma, Mapping) or settings.weights is not None:
         raise InputError("protect='sums' takes one kernel for all parties, without weights: it is applied to the sum")
-    given, gamma = settings.family_of(names[0]), settings.gamma
-    derived = isinstance(given, type) and given.has_width and not isinstance(gamma, float | int)
-    derived = derived and (gamma is not None or given.default_gamma is None)
-    width = 1.0 if derived else gamma
-    (kernel,) = _with_widths(names[:1], settings, {names[0]: width}).values()  # type: ignore[dict-item]
-    if kernel.law is None or (settings.law is not None and settings.law != kernel.law.name):
+    plain, gamma = unscaled(settings, names[0]), settings.gamma
+    if plain.law is None or settings.law not in (None, plain.law.name):
         raise InputError(
-            f"protect='sums' forms the {kernel.name} kernel of the joined table by its own law, not by another; "
+            f"protect='sums' forms the {plain.name} kernel of the joined table by its own law, not by another; "
             "leave law=None"
         )
-    return kernel, derived
+    derived = bool(open_widths(names, settings)) and not isinstance(gamma, float | int)
+    derived = derived and (gamma is not None or plain.default_gamma is None)
+    return kernels_of(names, settings, dict.fromkeys(names, 1.0 if derived else gamma))[names[0]], derived  # type: ignore
 
 
 def width_comes_first(names: Sequence[str], settings: Fit) -> bool:

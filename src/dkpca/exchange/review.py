@@ -30,7 +30,7 @@ from dkpca.exchange.plan import Plan, Study
 from dkpca.exchange.protocols import Terms
 from dkpca.fusion import FusedModel
 from dkpca.fusion.covariates import Covariates
-from dkpca.kernels import Linear
+from dkpca.kernels import Kernel, Linear
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.rows import column_scales, standardized
 from dkpca.messages import Go, Reveal, Shape, Statistics, Summary
@@ -465,39 +465,32 @@ def _rehearsed(case: Case) -> tuple[Heard, FusedModel, Any]:
     for each in plan.parties:
         Z = X if each == name else random.normal(size=(len(X), case.columns[each]))
         if each != name:
-            alike = None if rows is None or not _takes(fit, each, name, X) else X[rows]
-            Z = _independent(fit, each, Z, X) if alike is None else alike[:, np.arange(Z.shape[1]) % X.shape[1]]
+            kernel, columns_are = protocols.unscaled(fit, each), fit.family_of(name).columns_are
+            takes_own = kernel.columns_are == columns_are and (not kernel.of_counts or X.min() >= 0)
+            alike = rows is not None and takes_own
+            Z = X[rows][:, np.arange(Z.shape[1]) % X.shape[1]] if alike else _independent(kernel, Z, X)
         opened: Any = lambda *_, Z=Z: Z  # noqa: E731
         parties[each] = Party(each, opened, plan.parties, "review", each.encode(), each.encode(), open_new=opened)
     heard: Heard = {}
     drive = partial(in_process.drive, parties=parties, compute=Compute(n_jobs=1), heard=heard)
-    terms = Terms("review", columns=case.columns, go=True, row_means=plan.row_means)
+    terms = Terms("review", columns=case.columns, study=True, row_means=plan.row_means)
     model = drive(protocols.fit(plan.parties, fit, terms))[0]
     placed = drive(protocols.place(plan.parties, fit, model, "new", terms))[0] if plan.batches else None
     return heard, model, placed
 
 
-def _takes(fit: Fit, name: str, other: str, X: Matrix) -> bool:
-    """Whether the kernel of a party takes the columns of another."""
-    family = fit.family_of(name)
-    return family.columns_are == fit.family_of(other).columns_are and (
-        "chi2" not in family.name or bool(X.min() >= 0)
-    )
-
-
-def _independent(fit: Fit, name: str, Z: Matrix, own: Matrix) -> Matrix:
-    """Columns that have nothing to do with anybody's, as the party's kernel takes them.
+def _independent(kernel: Kernel, Z: Matrix, own: Matrix) -> Matrix:
+    """Columns that have nothing to do with anybody's, as the kernel of their party takes them.
 
     Their spread is 1, or that of the party's own columns if it is smaller: beside larger ones its own would vanish.
     """
-    family = fit.family_of(name)
-    if family.columns_are == "samples":
+    if kernel.columns_are == "samples":
         return np.asarray(Z @ Z.T)
-    if family.columns_are == "categories":
+    if kernel.columns_are == "categories":
         return np.asarray(np.floor(2.0 * Z))
     size = float(np.max(np.abs(own), initial=0.0)) or 1.0  # first, since squares may overflow
     spread = float(np.sqrt(np.mean(np.std(own / size, axis=0) ** 2)))
-    if family.name == "chi2":  # (x - y)^2 / (x + y): a spread counts as a share of the level
+    if kernel.of_counts:  # (x - y)^2 / (x + y): a spread counts as a share of the level
         level = float(np.mean(np.abs(own / size)))
         return np.abs(Z) * (min(1.0, size * spread * min(1.0, spread / level)) or 1.0)
     return Z * (min(1.0, size * spread) or 1.0)

@@ -203,27 +203,14 @@ def _holders(part: Part, about: Header) -> list[str]:
 
 def _write_part(file: BinaryIO, part: Part, key: bytes) -> str:
     """Write one part; return the digest of what was written."""
-    state, cipher = hashlib.sha256(), ChaCha20Poly1305(key)
-    count = max(1, -(-part.length // PIECE))
-    for number, piece in enumerate(_pieces(part.content)):
+    state, cipher, content = hashlib.sha256(), ChaCha20Poly1305(key), memoryview(b"".join(part.content))
+    count = max(1, -(-len(content) // PIECE))
+    for number in range(count):
+        piece = content[number * PIECE : (number + 1) * PIECE]
         written = cipher.encrypt(_nonce(number, count), piece, None) if part.readers else piece
         state.update(written)
         file.write(written)
     return state.hexdigest()
-
-
-def _pieces(content: Sequence[bytes | memoryview]) -> Iterator[bytes | memoryview]:
-    """Cut or join pieces of any size into pieces of `PIECE` bytes, the last one shorter; one at least."""
-    waiting, given = bytearray(), False
-    for each in content:
-        view = memoryview(each).cast("B") if memoryview(each).nbytes else memoryview(b"")
-        while len(waiting) + len(view) > PIECE:
-            taken = PIECE - len(waiting)
-            yield (view[:taken] if not waiting else bytes(waiting) + bytes(view[:taken]))
-            waiting, view, given = bytearray(), view[taken:], True
-        waiting += view
-    if waiting or not given:
-        yield bytes(waiting)
 
 
 def _nonce(number: int, count: int) -> bytes:
@@ -245,14 +232,6 @@ def _encoded(about: Header, parts: Mapping[str, Sealed]) -> bytes:
     return canonical({**{word: getattr(about, word) for word in WORDS}, "parts": listed})
 
 
-def _placed(about: Header, parts: Mapping[str, Sealed], start: int) -> Header:
-    placed = {}
-    for name, part in parts.items():
-        placed[name] = replace(part, offset=start)
-        start += part.length
-    return replace(about, parts=placed)
-
-
 def _decoded(text: bytes, start: int) -> Header:
     """Header from its bytes; every entry has to be there and of its type, and no other."""
     found = uncanonical(text, "its header")
@@ -268,7 +247,10 @@ def _decoded(text: bytes, start: int) -> Header:
     words = [getattr(about, word) for word in WORDS]
     if not whole or not all(isinstance(word, str) for word in (*words, *parts)) or not HEX.fullmatch(about.question):
         raise WireError("its header lacks entries of its kind, or has others")
-    return _placed(about, parts, start)
+    for name, part in parts.items():
+        parts[name] = replace(part, offset=start)
+        start += part.length
+    return replace(about, parts=parts)
 
 
 def _is_whole(part: Sealed) -> bool:

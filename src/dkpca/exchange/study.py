@@ -5,15 +5,15 @@ from pathlib import Path
 from typing import Any
 
 from dkpca.errors import FusionError, InputError, ProtectionError, TooFewSamplesError
-from dkpca.exchange import center_side, founding, own_table
+from dkpca.exchange import founding, own_table
 from dkpca.exchange import plan as plans
 from dkpca.exchange import review as reviews
 from dkpca.exchange.folder import Folder
 from dkpca.exchange.identity import SHOWN, is_fingerprint, sha256
 from dkpca.exchange.member import Membership
 from dkpca.exchange.memory import Memory, write
-from dkpca.exchange.party_side import PartySide, batches_in
 from dkpca.exchange.plan import Plan, Study
+from dkpca.exchange.replay import PartySide, at_center, batches_in
 from dkpca.exchange.review import Case, Review
 from dkpca.party.limits import Limits
 from dkpca.settings import Fit, from_values
@@ -144,7 +144,7 @@ def run(folder: Folder, memory: Memory) -> dict[str, Any]:
                 side = PartySide(member, fit, table, read_limits(memory.path / LIMITS_FILE), new)
                 return {"result": str(side.run(result) or member.memory.path), "notes": side.notes}
             try:
-                return dict(zip(("result", "notes"), center_side.run(member, fit, result), strict=True))
+                return dict(zip(("result", "notes"), at_center(member, fit, result), strict=True))
             except FusionError as error:
                 reason = "samples" if isinstance(error, TooFewSamplesError) else "fusion"
                 member.refuse("fusion", reason, str(error))

@@ -55,6 +55,7 @@ class Kernel(ABC):
     driven_by_means: ClassVar[bool] = False  # whether row means of a product say how its columns drive a component
     takes_sparse: ClassVar[bool] = False  # whether a sparse table makes sense, of which most entries are zero
     columns_are: ClassVar[str] = "quantities"  # or "categories", of which only equality counts, or "samples"
+    of_counts: ClassVar[bool] = False  # whether no number may be below 0, and differences count by their level
 
     @classmethod
     def from_settings(cls, *, gamma: float | None, centered: bool) -> Self:
@@ -90,7 +91,12 @@ class Kernel(ABC):
 
     def check(self, X: Array) -> None:
         """Raise `InputError` if the kernel is not defined for these rows."""
-        return
+        lowest = float(namespace(X).min(X)) if self.of_counts else 0.0
+        if lowest < 0:
+            raise InputError(
+                f"the {self.name} kernel is for counts and histograms, but the smallest value is {lowest:g}; "
+                "use columns as they are (standardize=False, --no-standardize)"
+            )
 
     def block(self, X: Factor, rows: Index, columns: Index) -> Array:
         """Entries of the matrix of X with itself."""

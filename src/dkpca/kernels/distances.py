@@ -15,7 +15,6 @@ from typing import ClassVar, Self
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from dkpca.errors import InputError
 from dkpca.kernels.base import Kernel, checked_width
 from dkpca.kernels.laws import PRODUCT, Law
 from dkpca.linalg.arrays import (
@@ -267,9 +266,7 @@ class ChiSquared(OfDistance):
     gamma: float = 1.0
     name: ClassVar[str] = "chi2"
     default_gamma: ClassVar[float | None] = 1.0
-
-    def check(self, X: Array) -> None:
-        check_not_negative(self.name, X)
+    of_counts: ClassVar[bool] = True
 
     def dominant_column(self, X: Array) -> None:
         """Counts have one unit, and cannot be standardized."""
@@ -285,16 +282,6 @@ class ChiSquared(OfDistance):
         rows = at_hand(X[: n * step : step, :])
         columns, xp = [rows[:, k : k + 1] for k in range(X.shape[1])], namespace(rows)
         return xp.stack([xp.sum(self.partial(x, x)) for x in columns]) / max(n * (n - 1), 1)
-
-
-def check_not_negative(name: str, X: Array) -> None:
-    """Raise `InputError` if there is a number below 0."""
-    lowest = float(namespace(X).min(X))
-    if lowest < 0:
-        raise InputError(
-            f"the {name} kernel is for counts and histograms, but the smallest value is {lowest:g}; "
-            "use columns as they are (standardize=False, --no-standardize)"
-        )
 
 
 def exponential_of(distances: Array, gamma: float) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 
 from dkpca.errors import InputError
 from dkpca.kernels.base import Kernel, checked_width
-from dkpca.kernels.distances import check_not_negative, ratio, summed_over_columns
+from dkpca.kernels.distances import ratio, summed_over_columns
 from dkpca.kernels.laws import COSINE, SUM, Law, Power
 from dkpca.linalg.arrays import Array, dtype_name, growth, namespace, or_one, quiet, to_numpy, unit
 from dkpca.linalg.rows import column_means
@@ -257,13 +257,11 @@ class AdditiveChiSquared(Kernel):
     """
 
     name: ClassVar[str] = "additive_chi2"
+    of_counts: ClassVar[bool] = True
 
     @property
     def law(self) -> Law:
         return SUM
-
-    def check(self, X: Array) -> None:
-        check_not_negative(self.name, X)
 
     def __call__(self, X: Array, Y: Array) -> Array:
         return summed_over_columns(lambda x, y: 4.0 * x * ratio(y, x + y), X, Y)

@@ -1,8 +1,10 @@
-"""What a party does in a study: it runs the protocol as the center does, and answers each step once.
+"""A study from what lies in its folder: center and parties run the same protocol from its start each time.
 
-It makes the questions itself from the plan. Where the center has to tell something (the common samples, the derived
-values, which summaries arrived), the party checks it against the plan and its own table, and refuses what does not
-follow from them. What the center makes of the answers is never computed here.
+Each stops where a file is missing. So a crash loses nothing, and nobody keeps the state of a conversation. What the
+center told once counts: where it would be computed otherwise by now, the record in DIR is taken. A party makes the
+questions itself from the plan, and answers each step once. Where the center has to tell something (which samples are
+common, the derived values, which summaries arrived), the party checks it against the plan and its own table, and
+refuses what does not follow from them. What the center makes of the answers is never computed at a party.
 """
 
 from collections.abc import Generator, Iterator, Mapping
@@ -18,29 +20,124 @@ from dkpca.analysis.importance import at_party
 from dkpca.errors import DKPCAError, FusionError, InputError, PolicyError, ProtectionError
 from dkpca.exchange import protocols
 from dkpca.exchange import review as reviews
-from dkpca.exchange.center_side import received, terms_of
 from dkpca.exchange.identity import sha256
-from dkpca.exchange.member import ALL, CENTER, Membership, OtherQuestionError, file_of
+from dkpca.exchange.member import ALL, CENTER, Membership, OtherQuestionError, WaitingError, file_of
 from dkpca.exchange.memory import write
 from dkpca.exchange.own_table import DRIVES, OwnTable, write_result
 from dkpca.exchange.plan import Plan, second_nonce
-from dkpca.exchange.protocols import Ask
+from dkpca.exchange.protocols import Ask, Terms
 from dkpca.exchange.review import Case
 from dkpca.exchange.sealed import Part, canonical
 from dkpca.fusion.covariates import Covariates
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.eigenpairs import signs_of
-from dkpca.messages import RaisedIds, Scores, Seed, Told
+from dkpca.messages import RaisedIds, Reveal, Scores, Seed, Told
 from dkpca.party import questions as q
 from dkpca.party.answers import OWN_LIST, Party
 from dkpca.party.limits import Limits
 from dkpca.settings import Fit
+from dkpca.store import storage
+from dkpca.store.files import encode_model
 
 ALIGNS = (q.HopWanted, q.MatchedGiven)
 MOST_DRIVEN = 5000  # samples with which a party computes how much its columns drive the components
 TOLD_OF_A_PARTY = 2**12  # bytes: its kernel, its bounds, or the digest of its summary
 REBUILDS = (q.SummaryWanted, q.SumsWanted, q.ResultGiven)  # answers that leave something for later steps
+
+
+def terms_of(member: Membership) -> Terms:
+    """Terms of a study, from its plan."""
+    plan = member.study.plan
+    return Terms(
+        member.agreement,
+        align=plan.align,
+        columns={name: member.study.members[name].columns for name in plan.parties},
+        fewest_samples=plan.samples,
+        gammas=plan.gamma,
+        taken_out=plan.covariates,
+        row_means=plan.row_means,
+        study=True,
+    )
+
+
+def at_center(member: Membership, fit: Fit, folder: Path) -> tuple[str, list[str]]:
+    """Go on as far as the answers reach; keep the model, the embedding and the certificate; say what is not sent."""
+    plan, terms = member.study.plan, terms_of(member)
+    model = replay(member, protocols.fit(plan.parties, fit, terms))
+    write_result(folder, None, to_numpy(model.scores), model.certificate.to_dict())
+    write(folder / "model.safetensors", encode_model(model))
+    for number in range(1, plan.batches + 1):
+        batch = f"batch-{number}"
+        if not any(
+            member.has(party, f"{batch}.{step}")
+            for party in plan.parties
+            for step in ("tokens", "ring-1", "shape", "rows")
+        ):
+            break
+        scores = replay(member, protocols.place(plan.parties, fit, model, batch, terms))
+        write_result(folder / batch, None, to_numpy(scores), {})
+    unsent = plan.row_means and model.solver.startswith("landmark")
+    said = "no row means were sent, which the plan asks for: the landmark solver computes few entries of the matrix"
+    return str(folder), [said] if unsent else []
+
+
+def replay(member: Membership, protocol: Generator[Ask, Any, Any]) -> Any:
+    """Run a protocol with what lies in the folder; return its outcome, or raise `WaitingError`."""
+    given: Any = None
+    while True:
+        try:
+            ask = protocol.send(given)
+        except StopIteration as end:
+            return end.value
+        if callable(ask.asked):
+            _tell(member, ask)
+        if ask.readers in ("parties", "next"):
+            given = {}
+        elif all(question.answer is Told for question in ask.questions.values()):
+            given = {party: Told(party) for party in ask.questions}  # nobody has to be waited for
+        else:
+            given = received(member, ask.step, ask.questions, CENTER, ALL)
+
+
+def _tell(member: Membership, ask: Ask) -> None:
+    """Write what only the center can tell: one part where it is the same for all, else one for each party."""
+    plan, name = member.study.plan, file_of(ask.step)
+    readers = plan.result_to if ask.step.endswith("result") else plan.parties
+    kept = {party: member.memory.kept(f"asked/{name}.{party}") for party in (ALL, *plan.parties)}
+    if kept[ALL] is None and kept[plan.parties[0]] is None:
+        packed = {party: q.encode(question) for party, question in ask.questions.items()}
+        one_for_all = len(set(packed.values())) == 1
+        kept |= {ALL: packed[plan.parties[0]]} if one_for_all else packed
+        for party, data in kept.items():
+            if data is not None:
+                member.memory.keep_once(f"asked/{name}.{party}", data, f"what was told at step {ask.step!r}")
+    told = {party: kept[party] or kept[ALL] or b"" for party in plan.parties}
+    ask.questions = {party: q.decode(data) for party, data in told.items()}
+    to = tuple(party for party in plan.parties if party in readers)
+    each = [Part(party, (party,), [told[party]]) for party in to]
+    if to:
+        member.send(name, each if kept[ALL] is None else [Part(ALL, to, [kept[ALL] or b""])], kind="question")
+
+
+def received(member: Membership, step: str, questions: Mapping[str, q.Question], *parts: str) -> dict[str, Any]:
+    """Return the answers to these questions, checked by them; raise `WaitingError` with all who lack one."""
+    found: dict[str, Any] = {}
+    waiting: list[str] = []
+    for party, question in questions.items():
+        about: dict[str, Any] = {"at_most": question.most_bytes(), "question": q.digest(question)}
+        try:
+            path = member.receive(party, file_of(step), *parts, **about)
+        except WaitingError:
+            waiting.append(party)
+            continue
+        found[party] = wire.decode(storage.mapped(path))
+        question.check(party, found[party])
+        if isinstance(found[party], Reveal):
+            member.check_nonce(party, found[party].nonce)
+    if waiting:
+        raise WaitingError(step, *waiting)
+    return found
 
 
 @dataclass
@@ -61,13 +158,13 @@ class PartySide:
         self._weight = 1.0  # of this party's matrix, as the result says
         self._told = ""  # digest of the fit's result as this party was told it
         self.names: tuple[str, ...] = self.plan.parties
-        self.terms = replace(terms_of(member), fewest_samples=2)  # too few are refused by `_too_few`
+        self.terms = replace(terms_of(member), fewest_samples=2)  # too few are refused by `_doubt`
         self.party = Party(
             member.name,
             lambda columns_are: self.table.X,
             self.names,
-            member.agreement.digest,
-            member.me.derive("party", member.agreement.digest),
+            member.agreement,
+            member.me.derive("party", member.agreement),
             coin=second_nonce(member.me),
             open_new=lambda batch, columns_are: self.new[batch].X,
             ids=self.table.keys,
@@ -160,14 +257,10 @@ class PartySide:
             if batch and len(self.party.order[batch]) < self.plan.batch_samples:
                 self.member.refuse(ask.step, "samples")
             return {}
-        reason, detail = "", ""
         if self.member.sent(file_of(ask.step), q.digest(question)) is None:
-            if isinstance(question, q.GoWanted):
-                reason, detail = self._doubt(question.derived)
-            elif isinstance(question, q.ShapeWanted) and not question.batch:  # before any number about the samples
-                reason, detail = self._too_few()
-        if reason:
-            self.member.refuse(ask.step, reason, detail)
+            reason, detail = self._doubt(question)
+            if reason:
+                self.member.refuse(ask.step, reason, detail)
         self._answer(ask, question)
         if ask.readers == CENTER:
             return {self.member.name: self.party.answer(question)} if isinstance(question, q.ShapeWanted) else {}
@@ -235,10 +328,17 @@ class PartySide:
                 self.party.received[question.batch, name] = message  # type: ignore[attr-defined]
         return found | ({self.member.name: self._made(ask.step, question)} if ask.readers == "all" else {})
 
-    def _doubt(self, derived: q.Derived) -> tuple[str, str]:
-        """Why this party will not go on with these derived values, and what only it may read; empty: it will."""
+    def _doubt(self, question: q.Question) -> tuple[str, str]:
+        """Why this party will not go on with its samples or the derived values, and details that only it may read."""
         order, union = self.party.order.get(""), self.party.union.get("")
         n_own = len(self.table.X if order is None else order)
+        if isinstance(question, q.ShapeWanted) and not question.batch:  # before any number about the samples
+            n_common = n_own if union is None else len(union.shared)
+            detail = f"{n_common:,} here; do all parties write ids alike? See id_normalize in party.toml"
+            return ("samples", detail) if n_common < max(self.plan.samples, self.limits.samples) else ("", "")
+        if not isinstance(question, q.GoWanted):
+            return "", ""
+        derived = question.derived
         n = n_own if union is None else union.n_samples
         blind = self.fit.protect == "blind"
         samples = self.party.rotation(n).hidden_digest if blind else self.party.common_digest(n)
@@ -258,14 +358,6 @@ class PartySide:
             return "", ""
         told = f"recovery {worst:.2f} on the samples that all have, and limits.toml allows {self.limits.recovery:g}"
         return "limits", f"{told}; review measured all samples of this table"
-
-    def _too_few(self) -> tuple[str, str]:
-        """Why this party will not go on with the samples that all have; empty: there are enough of them."""
-        union = self.party.union.get("")
-        n_common = len(self.party.order.get("", self.table.X) if union is None else union.shared)
-        if n_common >= max(self.plan.samples, self.limits.samples):
-            return "", ""
-        return "samples", f"{n_common:,} here; do all parties write ids alike? See id_normalize in party.toml"
 
     def _kernels(self, derived: q.Derived) -> dict[str, Kernel] | None:
         """Kernels that follow from the plan with the widths told; None if a width is outside the plan's bounds."""
@@ -325,7 +417,7 @@ class PartySide:
         told = ("captured_share_at_least", "optimality_at_least", "meaning", "n_parties")
         table = self.new[batch] if batch else self.table
         order = self.party.order.get(batch, range(len(table.X)))
-        samples = [str(row + 1) if table.ids is None else table.ids[row] for row in order]  # in the result's order
+        samples = None if table.ids is None else [table.ids[row] for row in order]  # in the result's order
         write_result(folder, samples, values, {name: getattr(scores, name) for name in told})
 
     def _write_drives(self, folder: Path, result: Scores) -> None:
