@@ -19,6 +19,7 @@ from dkpca.exchange.review import Finding
 from dkpca.party.answers import Party
 from dkpca.party.limits import Limits
 from dkpca.settings import Compute
+from testkit.program import in_process as command
 from testkit.studies import ANYTHING, Consortium
 
 WIDTHS = {"airline": 5, "registry": 4, "weather": 6}
@@ -330,3 +331,24 @@ def test_join_says_which_columns_were_left_out_or_expanded(tmp_path):
         "note: expanded text column 'side' into 2 columns of 0 and 1",
     ]
     assert "Joined as airline with 40 samples and 3 columns." in told
+
+
+@pytest.mark.parametrize(
+    ("fit", "said"),
+    [
+        ({"protect": "blind"}, "a blind center can only add matrices up"),
+        ({"protect": "blind", "law": "sum", "center": False}, "centered matrices only"),
+        ({"protect": "sums", "weights": "balanced"}, "one kernel for all parties, without weights"),
+    ],
+)
+def test_a_plan_that_could_not_run_is_neither_created_nor_joined(fit, said, tmp_path):
+    """Before, all signed it, and the first run refused it."""
+    words = ["study", "create", "shared", "--as", "center", "--name", "center"]
+    words += [word for name in WIDTHS for word in ("--member", name)]
+    words += [word for name, value in fit.items() for word in ("--set", f"{name}={json.dumps(value).strip(chr(34))}")]
+    answer = command(*words, cwd=tmp_path)
+    assert answer.code != 0
+    assert said in answer.err
+    assert not (tmp_path / "shared").exists()
+    with pytest.raises(InputError, match=said):
+        Consortium(tmp_path, tables(), fit).join("airline")

@@ -55,10 +55,8 @@ def study_create(
     parties, given = [each.lower() for each in member], asked.given
     # Samples that a party lacks are dropped unless the plan says otherwise, as in the other commands.
     settings = asked.fit(parties, lacking=given.get("lacking", "drop"))
-    terms = Terms("", align=align, study=True, row_means=_flag(given.get("row_means", False)))
-    check_terms(parties, settings, terms)
     about: dict[str, Any] = {"align": align, "samples": samples, "batches": batches}
-    about |= {"row_means": terms.row_means}
+    about |= {"row_means": _flag(given.get("row_means", False))}
     about |= {"ends": _day(ends)} if ends else {}
     about |= {"gamma": _bounds(given["gamma_bounds"])} if "gamma_bounds" in given else {}
     about |= {"batch_samples": int(given.get("batch_samples", 10 if batches else 0))}
@@ -66,6 +64,9 @@ def study_create(
     if "covariates" in given:
         owner, _, columns = str(given["covariates"]).partition(":")
         about |= {"covariates": {owner.lower(): o.column_names([columns])}}
+    taken_out = about.get("covariates", {})
+    terms = Terms("", align=align, taken_out=taken_out, row_means=about["row_means"], study=True)
+    check_terms(parties, settings, terms)
     with place(folder) as there:
         fit = tomllib.loads(to_toml(settings))
         here = founding.found(there, Memory(own), name.lower(), parties, fit, **about)

@@ -283,8 +283,6 @@ def read_plan(raw: bytes) -> Plan:
         raise InputError(f"the plan: protect = {plan.protect!r} needs {FEWEST_MASKED} parties besides the center")
     if not set(plan.covariates) <= set(plan.parties):
         raise InputError("the plan: covariates are columns of a party's table; name one of the parties")
-    if plan.covariates and plan.fit.get("center") is False:
-        raise InputError("the plan: covariates need the centered kernel; write center = true, or leave them out")
     if plan.covariates and plan.row_means:
         raise InputError(
             "the plan: row means do not apply to a kernel without its covariates; write row_means = false"

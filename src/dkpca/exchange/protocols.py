@@ -99,10 +99,7 @@ Agreed = q.Derived | None  # None: nobody was asked
 
 def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[FusedModel]:
     """Run a fit: open, by masked sums, or with a blind center."""
-    check_weights(settings.weights, names)
     check_terms(names, settings, terms)
-    if settings.protect != "none":
-        check_protected(names, settings)
     if settings.protect != "none" or terms.align == "tokens":
         yield _seeds(names, terms)
     if terms.align != "position":
@@ -143,7 +140,8 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[FusedModel]:
 
 
 def check_terms(names: Sequence[str], settings: Fit, terms: Terms) -> None:
-    """Refuse terms that do not go with the settings of the fit."""
+    """Refuse settings and terms that do not go together, before anybody has worked."""
+    check_weights(settings.weights, names)
     keeps = settings.lacking in ("mean", "complete")
     if isinstance(settings.kernel, Mapping) and set(settings.kernel) != set(names):
         raise InputError(
@@ -154,8 +152,10 @@ def check_terms(names: Sequence[str], settings: Fit, terms: Terms) -> None:
             f"lacking={settings.lacking!r} keeps samples that not all parties have, but when rows match by position "
             "none are lacking; use align='tokens' or 'psi', or lacking='drop'"
         )
-    if terms.covariates is not None and not settings.center:
+    if (terms.covariates is not None or terms.taken_out) and not settings.center:
         raise InputError("covariates are removed from the centered kernel; use center=True, or leave them out")
+    if settings.protect != "none":
+        _check_protected(names, settings)
     if not terms.row_means:
         return
     if settings.law == "sum" or not any(unscaled(settings, name).driven_by_means for name in names):
@@ -269,7 +269,8 @@ def _by_new_sums(names: Sequence[str], settings: Fit, model: Any, terms: Terms) 
 def _by_summaries(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[tuple[Model, Agreed]]:
     """The paper: one summary from each party, fused."""
     blind = settings.protect == "blind"
-    shape = (yield from _shape(names, settings, terms)) if _needs_shape(settings, terms) else None
+    needs_shape = terms.study or terms.align != "position" or widths_from(names, settings) == "shape"
+    shape = (yield from _shape(names, settings, terms)) if needs_shape else None
     widths = yield from _widths(names, settings, terms, shape)
     agreed, covariates = yield from _go(settings, terms, shape, lambda: kernels_of(names, settings, widths()))
     chosen = kernels_of(names, settings, widths()) if agreed is None else agreed.kernels
@@ -463,25 +464,6 @@ def check_hidden_among_others(places: Mapping[str, Any]) -> None:
         )
 
 
-def _needs_shape(settings: Fit, terms: Terms) -> bool:
-    """Whether numbers of samples and columns have to be known before the summaries."""
-    named = any(isinstance(kernel, type) and kernel.has_width for kernel in settings.families())
-    by_columns = named and (settings.gamma is None or (settings.gamma == "scale" and scale_known(settings)))
-    return terms.study or terms.align != "position" or by_columns
-
-
-def scale_known(settings: Fit) -> bool:
-    """Whether mean distances follow from the number of columns: squared ones between standardized samples."""
-    made = [_plain(family, centered=True) for family in settings.families()]
-    return settings.standardize and all(
-        kernel.unit_diagonal and kernel.by_inner_products and kernel.columns_are == "quantities" for kernel in made
-    )
-
-
-def _plain(family: Kernel | type[Kernel], *, centered: bool) -> Kernel:
-    return family if isinstance(family, Kernel) else family.from_settings(gamma=1.0, centered=centered)
-
-
 def _shape(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[q.Derived]:
     """Ask how large the tables are; they have to be about the same samples. Their kernels follow later."""
     batch, blind = terms.batch, settings.protect == "blind"
@@ -513,7 +495,22 @@ def open_widths(names: Sequence[str], settings: Fit) -> list[str]:
 
 def unscaled(settings: Fit, name: str) -> Kernel:
     """Kernel of a party before it has its width."""
-    return _plain(settings.family_of(name), centered=settings.center)
+    family = settings.family_of(name)
+    return family if isinstance(family, Kernel) else family.from_settings(gamma=1.0, centered=settings.center)
+
+
+def widths_from(names: Sequence[str], settings: Fit) -> Literal["settings", "shape", "data"]:
+    """What the widths of kernels follow from: the settings alone, numbers of samples and columns, or the data."""
+    of, gamma = open_widths(names, settings), settings.gamma
+    if not of or not (gamma is None or isinstance(gamma, str)):
+        return "settings"
+    if gamma is None:
+        known = all(unscaled(settings, name).default_gamma is not None for name in of)
+        return "settings" if known else "shape"
+    # Squared distances between standardized samples: their mean follows from the number of columns.
+    plain = [unscaled(settings, name) for name in names]
+    known = all(k.unit_diagonal and k.by_inner_products and k.columns_are == "quantities" for k in plain)
+    return "shape" if settings.standardize and known else "data"
 
 
 def kernels_of(names: Sequence[str], settings: Fit, widths: Widths) -> dict[str, Kernel]:
@@ -532,24 +529,20 @@ def kernels_of(names: Sequence[str], settings: Fit, widths: Widths) -> dict[str,
 
 def known_widths(names: Sequence[str], settings: Fit, terms: Terms, shape: Agreed) -> Widths | None:
     """Widths that follow from the settings and the numbers of columns; None where they follow from the data."""
-    gamma, of = settings.gamma, open_widths(names, settings)
+    gamma, of, source = settings.gamma, open_widths(names, settings), widths_from(names, settings)
     if isinstance(gamma, Mapping):
         if set(gamma) != set(of):
             raise InputError(
                 f"gamma has numbers for {sorted(gamma)}; the parties whose kernel needs one are {sorted(of)}"
             )
         return gamma
-    if not of:
-        return {}
-    if gamma is None:
-        if all(unscaled(settings, name).default_gamma is not None for name in of):
-            return dict.fromkeys(of)
-        assert shape is not None
-        return dict.fromkeys(of, 1.0 / sum(shape.columns[name] for name in of))
-    if not isinstance(gamma, str):
-        return dict.fromkeys(of, float(gamma))
-    if shape is None or not scale_known(settings):
+    if source == "data":
         return None
+    if source == "settings":
+        return {name: None if gamma is None else float(gamma) for name in of}
+    assert shape is not None
+    if gamma is None:
+        return dict.fromkeys(of, 1.0 / sum(shape.columns[name] for name in of))
     # The mean squared distance of a standardized column over all pairs of T samples is 2 T / (T - 1).
     own = {} if terms.places is None or terms.n_samples else terms.places  # of tables that lack samples
     sizes = {name: len(own[name]) if own else shape.n_samples for name in of}
@@ -663,15 +656,14 @@ def joint_kernel(names: Sequence[str], settings: Fit) -> tuple[Kernel, bool]:
     """Kernel of the joined table, and whether its width is still to be derived."""
     if isinstance(settings.kernel, Mapping) or isinstance(settings.gamma, Mapping) or settings.weights is not None:
         raise InputError("protect='sums' takes one kernel for all parties, without weights: it is applied to the sum")
-    plain, gamma = unscaled(settings, names[0]), settings.gamma
+    plain, derived = unscaled(settings, names[0]), widths_from(names, settings) != "settings"
     if plain.law is None or settings.law not in (None, plain.law.name):
         raise InputError(
             f"protect='sums' forms the {plain.name} kernel of the joined table by its own law, not by another; "
             "leave law=None"
         )
-    derived = bool(open_widths(names, settings)) and not isinstance(gamma, float | int)
-    derived = derived and (gamma is not None or plain.default_gamma is None)
-    return kernels_of(names, settings, dict.fromkeys(names, 1.0 if derived else gamma))[names[0]], derived  # type: ignore
+    width: Any = 1.0 if derived else settings.gamma
+    return kernels_of(names, settings, dict.fromkeys(names, width))[names[0]], derived
 
 
 def width_comes_first(names: Sequence[str], settings: Fit) -> bool:
@@ -680,8 +672,8 @@ def width_comes_first(names: Sequence[str], settings: Fit) -> bool:
     return derived and kernel.unit_diagonal and settings.lacking == "mean"
 
 
-def check_protected(names: Sequence[str], settings: Fit) -> None:
-    """Refuse a roster among which nobody can be hidden, and what a blind center cannot do."""
+def _check_protected(names: Sequence[str], settings: Fit) -> None:
+    """Refuse a roster among which nobody can be hidden, and what masked sums or a blind center cannot do."""
     protect = settings.protect
     if len(names) < 2:
         raise InputError(f"protect={protect!r} hides a party among others, and there is only {list(names)}")
@@ -689,7 +681,8 @@ def check_protected(names: Sequence[str], settings: Fit) -> None:
         raise InputError(f"protect={protect!r} is for up to {MOST_PARTIES} parties, and there are {len(names)}")
     if joint.JOINED in names:
         raise InputError(f"protect={protect!r}: {joint.JOINED!r} is reserved for the sum; rename that party")
-    if protect != "blind":
+    if protect == "sums":
+        joint_kernel(names, settings)
         return
     if not settings.center:
         raise InputError("protect='blind' works with centered matrices only; use center=True")

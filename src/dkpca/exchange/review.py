@@ -316,8 +316,7 @@ def at_go(case: Case, derived: Derived, rows: Sequence[int]) -> float:
 
 def _widths(plan: Plan, fit: Fit) -> list[Any]:
     """Widths with which the plan may come out: one, or the plan's bounds where it follows from the data."""
-    of_data = isinstance(fit.gamma, str) and protocols.open_widths(plan.parties, fit)
-    if not of_data or protocols.scale_known(fit):
+    if protocols.widths_from(plan.parties, fit) != "data":
         return [fit.gamma]
     low, high = plan.gamma
     return [low, math.sqrt(low * high), high]

@@ -13,6 +13,7 @@ from dkpca.exchange.identity import SHOWN, is_fingerprint, sha256
 from dkpca.exchange.member import Membership
 from dkpca.exchange.memory import Memory, write
 from dkpca.exchange.plan import Plan, Study
+from dkpca.exchange.protocols import Terms, check_terms
 from dkpca.exchange.replay import PartySide, at_center, batches_in
 from dkpca.exchange.review import Case, Review
 from dkpca.party.limits import Limits
@@ -26,8 +27,11 @@ NOT_OURS = "this member did not write the file that lies here; ask the folder's 
 
 
 def settings_of(plan: Plan) -> Fit:
-    """Return the settings of the fit in a plan; every one of them has to be there."""
-    return from_values(Fit, plan.fit, what="the plan, [fit]", complete=True)
+    """Return the settings of the fit in a plan; every one of them has to be there, and to go with the others."""
+    fit = from_values(Fit, plan.fit, what="the plan, [fit]", complete=True)
+    terms = Terms("", align=plan.align, taken_out=plan.covariates, row_means=plan.row_means, study=True)
+    check_terms(plan.parties, fit, terms)
+    return fit
 
 
 def join(folder: Folder, memory: Memory, table: Path, id_column: str | None, name: str) -> str:
