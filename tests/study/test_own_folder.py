@@ -134,7 +134,7 @@ def test_a_killed_command_leaves_no_lock(tmp_path):
 def test_an_altered_ledger_is_noticed(tmp_path):
     memory = Memory(tmp_path)
     for step in ("tokens", "summary", "audit"):
-        memory.record(step=step)
+        memory.study("ab").log({"step": step}, {})
     path = tmp_path / "ledger.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(lines[0] + lines[2])
@@ -142,7 +142,7 @@ def test_an_altered_ledger_is_noticed(tmp_path):
         memory.ledger()
     path.write_bytes(b"".join(lines) + b'{"cut sho')  # by a crash
     assert steps_in(memory) == ["tokens", "summary", "audit"]
-    memory.record(step="result")
+    memory.study("ab").log({"step": "result"}, {})
     assert steps_in(memory) == ["tokens", "summary", "audit", "result"]
 
 

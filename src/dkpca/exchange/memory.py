@@ -72,11 +72,6 @@ class Memory:
             ledger.followed(path)
         return ledger.records(path)
 
-    def record(self, **facts: Any) -> None:
-        """Add a line to the ledger and bring it to the disk."""
-        with ledger.opened(self.path / "ledger.jsonl", storage.PRIVATE_MODE) as book:
-            book.append("sent", **facts)
-
     def _secret(self, path: Path) -> bytes:
         if not path.exists():
             write(path, secrets.token_bytes(SECRET_BYTES))
@@ -154,7 +149,8 @@ class StudyMemory:
         """Have the ledger say once that a file leaves."""
         place = {"study": self.path.name, **place}
         if not any(place.items() <= line.items() for line in self.memory.ledger()):
-            self.memory.record(**place, **facts)
+            with ledger.opened(self.memory.path / "ledger.jsonl", storage.PRIVATE_MODE) as book:
+                book.append("sent", **place, **facts)
 
 
 def write(path: Path, content: storage.Content) -> None:

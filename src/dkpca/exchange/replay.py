@@ -155,8 +155,6 @@ class PartySide:
     def __post_init__(self) -> None:
         member = self.member
         self.plan: Plan = member.study.plan
-        self._weight = 1.0  # of this party's matrix, as the result says
-        self._told = ""  # digest of the fit's result as this party was told it
         self.names: tuple[str, ...] = self.plan.parties
         self.terms = replace(terms_of(member), fewest_samples=2)  # too few are refused by `_doubt`
         self.party = Party(
@@ -175,22 +173,22 @@ class PartySide:
 
     def run(self, folder: Path) -> Path | None:
         """Answer all steps that can be answered; keep the result with this party's own ids, if it gets one."""
-        result = self._drive(protocols.fit(self.names, self.fit, self.terms))
-        if result is None:
+        told = self._drive(protocols.fit(self.names, self.fit, self.terms))
+        if told is None:
             return None
-        self._check_kernel(result)
-        self._write(folder, result, "")
-        self._write_drives(folder, result)
+        self._check_kernel(told.scores)
+        self._write(folder, told.scores, "")
+        self._write_drives(folder, told)
         for batch in self.new:
             self._check_batch(batch)
-            self._freeze(batch)
-            placed = self._drive(protocols.place(self.names, self.fit, result, batch, self.terms))
+            self._freeze(batch, told)
+            placed = self._drive(protocols.place(self.names, self.fit, told.scores, batch, self.terms))
             assert placed is not None
-            self._write(folder / batch, placed, batch)
+            self._write(folder / batch, placed.scores, batch)
         return folder
 
-    def _drive(self, protocol: Generator[Ask, Any, Any]) -> Scores | None:
-        """Walk through a protocol up to its result; None if this party does not get it."""
+    def _drive(self, protocol: Generator[Ask, Any, Any]) -> q.ResultGiven | None:
+        """Walk through a protocol up to its result, as this party is told it; None if it does not get it."""
         given: Any = None
         while True:
             ask = protocol.send(given)
@@ -207,9 +205,7 @@ class PartySide:
                 assert isinstance(question, q.ResultGiven)  # as `Ask.expects` says
                 if self.fit.protect == "blind" and not question.batch:
                     self._before.append(question)
-                self._weight = question.weight
-                self._told = self._told or q.digest(question)  # of the fit, with this party's weight and slopes
-                return question.scores
+                return question
             given = self._answers(ask, question)
 
     def _covariates(self, batch: str, order: Mapping[str, list[int]]) -> Any:
@@ -257,10 +253,6 @@ class PartySide:
             if batch and len(self.party.order[batch]) < self.plan.batch_samples:
                 self.member.refuse(ask.step, "samples")
             return {}
-        if self.member.sent(file_of(ask.step), q.digest(question)) is None:
-            reason, detail = self._doubt(question)
-            if reason:
-                self.member.refuse(ask.step, reason, detail)
         self._answer(ask, question)
         if ask.readers == CENTER:
             return {self.member.name: self.party.answer(question)} if isinstance(question, q.ShapeWanted) else {}
@@ -276,6 +268,9 @@ class PartySide:
                 self.party.raised[question.batch, OWN_LIST] = cast("RaisedIds", wire.decode(kept))
             self._before += [question] if isinstance(question, REBUILDS) else []
             return
+        reason, detail = self._doubt(question)
+        if reason:
+            self.member.refuse(ask.step, reason, detail)
         made = self._made(ask.step, question)
         if isinstance(question, q.HopWanted) and not question.hop:
             self.member.memory.replace(f"own.{name}", wire.encode(made))  # so that no later hop computes it again
@@ -399,10 +394,10 @@ class PartySide:
         if again:
             raise InputError(f"{batch}: {len(again)} of its samples were placed before; leave them out")
 
-    def _freeze(self, batch: str) -> None:
+    def _freeze(self, batch: str, told: q.ResultGiven) -> None:
         """Bind the masks of a batch to all that its numbers follow from; a file that changes later is refused."""
         table = self.new[batch]
-        about = canonical([self._told, table.X.shape, list(table.keys or ()), list(table.covariates)])
+        about = canonical([q.digest(told), table.X.shape, list(table.keys or ()), list(table.covariates)])
         content = sha256(
             about + b"".join(np.asarray(each).tobytes() for each in (table.X, *table.covariates.values()))
         )
@@ -420,9 +415,9 @@ class PartySide:
         samples = None if table.ids is None else [table.ids[row] for row in order]  # in the result's order
         write_result(folder, samples, values, {name: getattr(scores, name) for name in told})
 
-    def _write_drives(self, folder: Path, result: Scores) -> None:
+    def _write_drives(self, folder: Path, told: q.ResultGiven) -> None:
         """Keep how much each own column drives each component, if the law and the result say enough for that."""
-        path, means = folder / DRIVES, result.row_means
+        path, result, means = folder / DRIVES, told.scores, told.scores.row_means
         if self.plan.row_means and means is None:
             self.notes.append(f"{self.plan.center} used landmarks and sent no row means, so there is no {DRIVES}")
         adds = self.fit.law == "sum" or protocols.unscaled(self.fit, self.member.name).adds_up
@@ -438,7 +433,7 @@ class PartySide:
         given = None if means is None else np.asarray(means.decode())
         found = at_party(kernel, self.table.columns, X, scores, given, result.residual)
         if found is not None:
-            write(path, replace(found, values=self._weight * found.values).to_csv())
+            write(path, replace(found, values=told.weight * found.values).to_csv())
 
     def _turned_back(self, scores: Scores) -> Any:
         """Scores of the samples of the fit; those of a blind fit are turned back."""
