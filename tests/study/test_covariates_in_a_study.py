@@ -185,8 +185,10 @@ def test_plans_that_cannot_be_kept_are_not_written(plan, fit, said, tmp_path):
 
 
 def test_covariates_of_an_uncentered_fit_and_columns_that_are_not_there_are_refused(tmp_path):
-    with pytest.raises(InputError, match="covariates need the centered kernel"):
-        Consortium(tmp_path, tables(), MODES["open"] | {"center": False}, covariates=TAKEN)
+    (tmp_path / "uncentered").mkdir()
+    uncentered = Consortium(tmp_path / "uncentered", tables(), MODES["open"] | {"center": False}, covariates=TAKEN)
+    with pytest.raises(InputError, match="covariates are removed from the centered kernel"):
+        uncentered.join("airline")
     consortium = Consortium(tmp_path, tables(), MODES["open"], covariates={"registry": ("age",)})
     with pytest.raises(InputError, match="the plan takes out 'age', but these are not columns"):
         consortium.join(**ANYTHING)
