@@ -278,7 +278,7 @@ def test_every_component_is_drawn_with_its_error_bar(fused):
     fused.ok("report", "run", "--out", "page.html")
     certificate = runs.load(fused.path / "run").model.certificate
     drawn = page_names(fused.path / "page.html")[1]["errors"]
-    np.testing.assert_allclose(np.square(drawn["estimated"]), certificate.component_estimates[0])
+    np.testing.assert_allclose(np.square(drawn["estimated"]), certificate.component_estimates)
     np.testing.assert_allclose(np.square(drawn["proved"]), certificate.component_errors_at_most)
     assert "the dot is estimated from the messages alone" in (fused.path / "page.html").read_text()
 

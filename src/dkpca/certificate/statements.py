@@ -13,6 +13,11 @@ GREEN_SHARE, GREEN_ERROR = 0.99, 0.01  # estimated: the answer can be used
 RED_SHARE, RED_ERROR = 0.9, 0.5  # estimated: the answer cannot be used
 WEAK_SHARE = 0.97  # proved
 SPECTRUM = ("eigenvalues_at_least", "eigenvalues_at_most", "gaps_at_least")
+# Properties that `to_dict` adds to the fields.
+DERIVED = (
+    *("kernel_norm_bound", "gap_at_least", "certain_components", "captured_share_at_least", "optimality_at_least"),
+    *("subspace_error_estimate", "optimality_estimate", "color"),
+)
 FARTHER = 2.0  # factor on the loss for directions beyond the first one after the components
 
 
@@ -228,37 +233,27 @@ class Certificate:
         total = sum(self.eigenvalues)
         if not total > 0:
             return 1.0
-        estimates, _ = self.component_estimates
-        lost = sum(s * max(0.0, v - self.next_eigenvalue) for s, v in zip(estimates, self.eigenvalues, strict=True))
+        pairs = zip(self.component_estimates, self.eigenvalues, strict=True)
+        lost = sum(s * max(0.0, v - self.next_eigenvalue) for s, v in pairs)
         return min(1.0, max(self.optimality_at_least, 1.0 - FARTHER * lost / total))
 
     def to_dict(self) -> dict[str, Any]:
         """Return numbers and sentences, ready for JSON; an infinite bound is null."""
         numbers = {name: _open_ended(value) for name, value in asdict(self).items()}
-        derived = {
-            "kernel_norm_bound": self.kernel_norm_bound,
-            "captured_share_at_least": self.captured_share_at_least,
-            "optimality_at_least": self.optimality_at_least,
-            "optimality_estimate": self.optimality_estimate,
-            "color": self.color,
-            "verdict": self.verdict(),
-            "subspace_error_estimate": self.subspace_error_estimate,
-            "gap_at_least": self.gap_at_least,
-            "certain_components": self.certain_components,
-        }
-        return numbers | derived | {"statements": self.statements()}
+        derived = {name: getattr(self, name) for name in DERIVED}
+        return numbers | derived | {"verdict": self.verdict(), "statements": self.statements()}
 
     @property
-    def component_estimates(self) -> tuple[tuple[float, ...], bool]:
-        """Estimated squared sine per component, never above the proven bound, and whether an audit gave them."""
+    def component_estimates(self) -> tuple[float, ...]:
+        """Estimated squared sine per component, by the audit if there was one; never above the proven bound."""
         found = self.component_error_estimates if self.audit is None else self.audit.component_error_estimates
         estimates = found or (1.0,) * self.n_components
-        return tuple(map(min, estimates, self.component_errors_at_most)), self.audit is not None
+        return tuple(map(min, estimates, self.component_errors_at_most))
 
     @property
     def error_estimate(self) -> float:
         """Estimate of D - |V' V_hat|_F^2, by the audit if there was one; never above the proven bound."""
-        return min(sum(self.component_estimates[0]), float(self.subspace_error_trivial))
+        return min(sum(self.component_estimates), float(self.subspace_error_trivial))
 
     @property
     def color(self) -> str:

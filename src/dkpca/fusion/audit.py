@@ -161,7 +161,8 @@ def _said(
     kernel = _length_at_most(lengths, proof.kernel_error_above, drawn, where, proof.kernel_error_below)
     counted = np.bincount(where, minlength=len(samples))
     weights = counted / (asked.draws * drawn.probabilities[samples])
-    spectrum = spectrum_at(model.eigenvalues, model.eigenvectors, model.nearby, samples, basis_of(model))
+    Q = basis_of(model.covariates, model.n_samples, model.eigenvalues)
+    spectrum = spectrum_at(model.eigenvalues, model.eigenvectors, model.nearby, samples, Q)
     rows = images - spectrum.components * spectrum.values[None, :]
     estimated = turned(change(rows, spectrum, weights), spectrum)
     return Audit(

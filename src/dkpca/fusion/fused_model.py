@@ -19,7 +19,7 @@ from dkpca.kernels.grams import FusedGram
 from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import Array, MemoryLimit, dtype_name, like, namespace, to_numpy
 from dkpca.linalg.eigenpairs import Extension, Nearby
-from dkpca.linalg.gram import Centered, Gram
+from dkpca.linalg.gram import Centered
 from dkpca.linalg.leading import Solver, leading
 from dkpca.linalg.precision import Factor, as_received, round_to, whole
 from dkpca.linalg.rows import threads_of_our_own
@@ -224,7 +224,7 @@ def fuse(
     fused_gram = gram_of(combined.law, errors, memory)
 
     # Center with H = I - 11'/n, project out covariates if there are any, and find the leading eigenpairs of H K H.
-    Q = None if covariates is None else _columns(covariates, fused_gram)
+    Q = basis_of(covariates, fused_gram.n, fused_gram.home)
     gram = Centered(fused_gram, Q, mean=center) if center or Q is not None else fused_gram
     pairs = leading(
         gram, n_components, solver=solver, n_landmarks=n_landmarks, random_state=random_state,
@@ -290,18 +290,13 @@ def _enough(model: FusedModel, share: float | None) -> int:
     return min(present, int(reached.argmax()) + 1) if reached.any() else present
 
 
-def _columns(covariates: Covariates, gram: Gram) -> Array:
-    """Orthonormal basis Q of the covariates, where the matrix is."""
-    if covariates.basis.shape[0] != gram.n:
-        raise InputError(f"there are covariates for {covariates.basis.shape[0]} samples, not for {gram.n}")
-    return like(to_numpy(covariates.basis), gram.home)
-
-
-def basis_of(model: FusedModel) -> Array | None:
-    """Orthonormal columns that were projected out of the fused matrix, in addition to its mean."""
-    if model.covariates is None:
+def basis_of(covariates: Covariates | None, n_samples: int, reference: Array) -> Array | None:
+    """Orthonormal columns to project out of the fused matrix, in addition to its mean, where another array is."""
+    if covariates is None:
         return None
-    return like(to_numpy(model.covariates.basis), model.eigenvalues)
+    if covariates.basis.shape[0] != n_samples:
+        raise InputError(f"there are covariates for {covariates.basis.shape[0]} samples, not for {n_samples}")
+    return like(to_numpy(covariates.basis), reference)
 
 
 def _factor(summary: Summary, dtype: str) -> Factor:

@@ -234,14 +234,12 @@ def party_shares(model: FusedModel) -> dict[str, np.ndarray]:
 
     There the variances add up to the eigenvalue; under a product this is the first order.
     """
-    # v'H K_j H v = |(H A_j)'v|^2 for each component v: the addends of the eigenvalue under the sum law.
-    V = model.eigenvectors
-    xp = namespace(V)
-    parts = {}
+    # v'K_j v = |A_j'v|^2 for each component v, which is centered where the matrix is: the addends of the eigenvalue
+    # under the sum law.
+    V, parts = model.eigenvectors, {}
     for name, summary in model.summaries.items():
-        A = summary.factor.decode(model.dtype)
-        A = A - xp.mean(A, axis=0, keepdims=True) if model.centered else A
-        parts[name] = to_numpy(model.weights[name] * xp.sum((A.T @ V) ** 2, axis=0)).astype(float)
+        squares = (summary.factor.decode(model.dtype).T @ V) ** 2
+        parts[name] = model.weights[name] * to_numpy(namespace(V).sum(squares, axis=0)).astype(float)
     total = np.sum(list(parts.values()), axis=0)
     return {name: part / np.where(total > 0, total, 1.0) for name, part in parts.items()}
 

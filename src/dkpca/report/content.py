@@ -387,7 +387,7 @@ def _of_run(run: Run) -> dict[str, Any]:
     certificate = run.model.certificate
     total = certificate.total_variance_at_most or 1.0
     found = to_numpy(run.model.eigenvalues).astype(float)
-    estimated, proved = certificate.component_estimates[0], certificate.component_errors_at_most
+    estimated, proved = certificate.component_estimates, certificate.component_errors_at_most
     return {
         "errors": {
             name: np.sqrt(squared[:MOST_BARS]).tolist()  # sines

@@ -311,7 +311,7 @@ def _certificate(run: Run) -> str:
         "proved holds if every party computed and reported as this program does."
     )
     certificate = run.model.certificate
-    how = "an audit" if certificate.component_estimates[1] else "the messages alone"
+    how = "an audit" if certificate.audit is not None else "the messages alone"
     bars = (
         f"Sine of the angle between each component and the true {certificate.n_components}-dimensional subspace: the "
         f"dot is estimated from {how}, the top of the whisker is proved. 1 is a right angle: nothing is known there."
