@@ -296,15 +296,11 @@ def check_shared(rows: Mapping[str, Rows], n_samples: int) -> None:
 def goes_with(lacking: Mapping[str, Rows], columns: Array) -> list[tuple[str, int, float]]:
     """Parties that do not lack samples at random: party, the column it goes with most, and the correlation."""
     # Correlation of "lacks this sample" with each column; beyond chance, it is no accident who lacks what.
-    values = to_numpy(columns).astype(float)
-    values = values - values.mean(axis=0)
-    found = []
+    values, found = to_numpy(columns).astype(float), []
     for name, rows in lacking.items():
-        absent = np.zeros(len(values))
-        absent[rows] = 1.0
-        absent -= absent.mean()
-        sizes = np.sqrt((values**2).sum(axis=0) * (absent @ absent))
-        correlation = np.divide(absent @ values, sizes, out=np.zeros_like(sizes), where=sizes > 0.0)
+        absent = np.isin(np.arange(len(values)), rows).astype(float)
+        with np.errstate(all="ignore"):  # a constant column has no correlation
+            correlation = np.nan_to_num(np.corrcoef(absent, values, rowvar=False)[0, 1:])
         most = int(np.argmax(abs(correlation)))
         if abs(correlation[most]) * math.sqrt(len(values)) > CHANCE:
             found.append((name, most, float(correlation[most])))

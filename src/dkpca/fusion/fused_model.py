@@ -1,4 +1,4 @@
-"""What the fusion center computes: fuse, certify, project. It sees messages, never columns."""
+"""What the fusion center computes: the components, and their certificate. It sees messages, never columns."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,8 +1,8 @@
-"""Additive models, and parties that are missing where new samples are placed.
+"""Scores of new samples, from what the parties say about them; parties may be missing, or lack some of the samples.
 
-Under the sum law score(y) = sum over parties of a_j(y) W_j + offset, with a_j(y) the sample's row of the party's
-factor and W_j = w_j A_j' V / sqrt(lambda). The center sends each party its W_j once; from then on only n_new x
-components numbers leave a party.
+A new sample is one more row of each factor: the law makes its kernel with the samples of the fit from these rows, and
+the extension makes the scores. Under the sum law score(y) = sum over parties of a_j(y) W_j + offset, with a_j(y) the
+sample's row of the party's factor and W_j = w_j A_j' V / sqrt(lambda).
 
 In place of a missing party stands its mean row over the samples of the fit, of its factor and so of its kernel. Under
 the sum this leaves out its addend, measured from the mean, and how much that carried is known. Under other laws the
