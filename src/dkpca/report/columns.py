@@ -145,24 +145,20 @@ def own_columns(path: Path, how: Reading, names: Sequence[str], scores: Matrix) 
     rows = [row for row in row_of.values() if row is not None]
     if len(rows) < 3:
         raise InputError(f"{path}: {len(rows)} of its ids are samples of the result; correlations need at least 3")
-    # Pearson's correlation: standardized columns times standardized components, over the common samples.
-    components = StandardScaler().fit_transform(scores[samples])
-    found: dict[str, Any] = {}
-    numbers_of: list[Any] = []
-    left_out: list[str] = []
+    components, found, left_out = StandardScaler().fit_transform(scores[samples]), dict[str, Any](), list[str]()
     for values in table.frame[rows].iter_columns():
         varying = {label: z for label, numbers in _as_numbers(values) if (z := _standardized(numbers)) is not None}
-        found |= {label: z @ components / len(rows) for label, z in varying.items()}
-        numbers_of += varying.values()
+        found |= varying
         left_out += [] if varying else [values.name]
     if not found:
         raise InputError(f"{path}: no column has varying numbers or a small number of categories")
     notes = [*table.notes, f"{len(rows):,} samples in common"]
     if left_out:
         notes.append(f"left out as constant, or as text with too many different values: {some(left_out)}")
-    # Distance correlations of the same columns, and the largest by chance: of components whose samples are shuffled.
-    correlations = np.clip(np.vstack(list(found.values())), -1.0, 1.0)
-    X, shuffled = np.column_stack(numbers_of[:MOST_ASSOCIATED]), np.random.default_rng(0).permutation(components)
+    # Pearson's correlation: standardized columns times standardized components, over the common samples. Distance
+    # correlations of the same columns, and the largest by chance: of components whose samples are shuffled.
+    Z, shuffled = np.column_stack(list(found.values())), np.random.default_rng(0).permutation(components)
+    correlations, X = np.clip(Z.T @ components / len(rows), -1.0, 1.0), Z[:, :MOST_ASSOCIATED]
     nonlinear, by_chance = associations(X, components), float(associations(X, shuffled).max())
     return OwnColumns(tuple(found), correlations, len(rows), tuple(notes), nonlinear, by_chance)
 
