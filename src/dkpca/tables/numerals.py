@@ -35,15 +35,15 @@ DATE_FORMATS = {  # of each order of day, month and year
 DAY = 86_400_000_000  # microseconds
 
 
-def _written(decimal: str) -> str:
-    """Return how numbers are written with this decimal mark: thousands in groups, or plain, perhaps with exponent."""
+def _written(decimal: str, marks: str) -> str:
+    """Return how numbers are written: plain, perhaps with exponent, or with one of the marks between thousands."""
     point = re.escape(decimal)
-    grouped = "|".join(rf"(?:{re.escape(mark)}[0-9]{{3}})+" for mark in OTHER[decimal] + GROUPING)
+    grouped = "|".join(rf"(?:{re.escape(mark)}[0-9]{{3}})+" for mark in marks)
     plain = rf"(?:[0-9]+(?:{point}[0-9]*)?|{point}[0-9]+)(?:[eE][+-]?[0-9]+)?"
     return rf"^[+-]?(?:[1-9][0-9]{{0,2}}(?:{grouped})(?:{point}[0-9]+)?|{plain})$"
 
 
-WRITTEN = {decimal: _written(decimal) for decimal in OTHER}
+WRITTEN = {decimal: _written(decimal, other + GROUPING) for decimal, other in OTHER.items()}
 
 
 def is_number(cell: str) -> bool:
@@ -88,12 +88,10 @@ def as_number(text: pl.Series, decimal: str, thousands: str) -> pl.Series:
     """Numbers in text; null where there is something else."""
     if decimal == "." and not thousands:
         return text.cast(pl.Float64, strict=False)
-    group = f"[{GROUPING}]" if thousands in GROUPING else re.escape(thousands)
-    whole = rf"(?:[0-9]{{1,3}}(?:{group}[0-9]{{3}})+|[0-9]*)" if thousands else "[0-9]*"
-    shape = rf"^[+-]?{whole}(?:{re.escape(decimal)}[0-9]*)?(?:[eE][+-]?[0-9]+)?$"
-    plain = text.str.replace_all(group, "") if thousands else text
+    marks = GROUPING if thousands and thousands in GROUPING else thousands
+    plain = text.str.replace_all(f"[{re.escape(marks)}]", "") if marks else text
     number = plain.str.replace(decimal, ".", literal=True).cast(pl.Float64, strict=False)
-    return number.set(~text.str.contains(shape), None)
+    return number.set(~text.str.contains(_written(decimal, marks)), None)
 
 
 def typed(text: pl.Series, decimal: str, thousands: str, source: str) -> pl.Series:
