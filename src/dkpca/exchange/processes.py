@@ -118,12 +118,11 @@ def _rows_of(covariates: Holding, like: Holding, names: Sequence[str] | None) ->
     found = read(path, replace(how, **ids))
     if names is None or found.keys is None:
         return found.frame
-    row = {key: number for number, key in enumerate(found.keys)}
-    keys = matching_keys(names, like.reading.id_normalize)
-    lacking = [name for name, key in zip(names, keys, strict=True) if key not in row]
+    row_of = dict(zip(names, found.rows(names), strict=True))
+    lacking = [name for name, row in row_of.items() if row is None]
     if lacking:
         raise InputError(f"{path}: has no row for {len(lacking):,} of {len(names):,} samples, such as {lacking[0]!r}")
-    return found.take([row[key] for key in keys]).frame
+    return found.take([row for row in row_of.values() if row is not None]).frame
 
 
 def matched_samples(
