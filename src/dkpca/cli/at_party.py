@@ -24,6 +24,7 @@ from dkpca.party.disclosure import raw_bytes, share_sent
 from dkpca.party.state import PartyState
 from dkpca.party.summaries import about_columns
 from dkpca.rank import Recovery
+from dkpca.tables.preparation import preparation_of
 from dkpca.wording import in_bytes
 
 PANEL = "At a party"
@@ -83,10 +84,8 @@ def summarize(
     about = f"{holding.party}: eigenpairs of its kernel matrix"
     with progress(about):
         asked_for = summary_question(fit, {holding.party: chosen}, holding.party, 0)
-        summary, preparation, kept = holdings.summarize(
-            holding, box, asked_for, state=state_path, device=compute.device
-        )
-    notes = [*preparation.notes, *_left_by_limit(summary, kept), *about_columns(kept)]
+        summary, kept = holdings.summarize(holding, box, asked_for, state=state_path, device=compute.device)
+    notes = [*preparation_of(kept).notes, *_left_by_limit(summary, kept), *about_columns(kept)]
     within, verdict = may_send(kept.recovery, box.limits)
     result = {
         "party": summary.party,

@@ -57,6 +57,7 @@ class PreparedTable:
     holding: Holding
     preparation: dict[str, Any] = field(default_factory=dict)
     standardized: bool = False  # whether the numbers were standardized
+    keys: list[str] | None = None  # what its samples are matched by
     folder: Path = field(default_factory=Path.cwd)  # from which paths go out
 
     def __call__(self, columns_are: str) -> Any:
@@ -65,7 +66,9 @@ class PreparedTable:
             os.chdir(self.folder)
             _end_with_the_command()
         with naming(self.holding.path):
-            numbers, preparation = numbers_for(self.holding.load(), self.holding.reading, columns_are)
+            table = self.holding.load()
+            numbers, preparation = numbers_for(table, self.holding.reading, columns_are)
+            self.keys = table.keys
             self.preparation = codec.described(preparation)
             self.standardized = preparation.reading.standardize and columns_are == "quantities"
             return numbers
@@ -146,32 +149,28 @@ def summarize(
     *,
     state: Path | None = None,
     device: str | None = None,
-) -> tuple[Summary, Preparation, PartyState]:
+) -> tuple[Summary, PartyState]:
     """Return and write the one numerical message, attacked first; keep the private state if wanted."""
-    kernel = asked.kernel
-    with sender.answering(holding, f"summary with {kernel}, {asked.rank}, {asked.precision}"):
-        table = holding.load()
-        X, preparation = numbers_for(table, holding.reading, kernel.columns_are)
-        names, numbers = table.keys, [X]
-        del X, table  # which may fill the memory: nobody else holds them
+    table = PreparedTable(holding)
+    with sender.answering(holding, f"summary with {asked.kernel}, {asked.rank}, {asked.precision}"):
         summary, kept = party.summarize(
-            numbers.pop(),
+            table(asked.kernel.columns_are),  # first; nobody else holds the numbers, which may fill the memory
             asked,
             party=holding.party,
-            prepared=preparation.reading.standardize and kernel.columns_are == "quantities",
-            sample_ids=names,
+            prepared=table.standardized,
+            sample_ids=table.keys,
             limits=sender.limits,
             known_rows=sender.limits.known_rows,
             device=device,
             memory=holding.memory,
         )
-        with_table = replace(kept, preparation=codec.described(preparation))
+        kept = replace(kept, preparation=table.preparation)
         about = {"n_samples": summary.n_samples, "sample_digest": summary.sample_digest, "decided": kept.decided}
         if kept.recovery is not None:
             about |= {"recovery": kept.recovery.sentence(), "recovered_at_most": kept.recovery.worst}
-        private_files = {} if state is None else {state: encode_state(with_table)}
+        private_files = {} if state is None else {state: encode_state(kept)}
         sender.send(summary, private_files, party=summary.party, rank=summary.rank, **about)
-    return summary, preparation, kept
+    return summary, kept
 
 
 def load_state(path: Path) -> tuple[PartyState, Preparation]:
