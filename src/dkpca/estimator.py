@@ -14,6 +14,7 @@ from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dkpca import party as core
+from dkpca import wire
 from dkpca.analysis import agreement, importance
 from dkpca.errors import InputError, MissingPartyWarning, NotFittedError, warn
 from dkpca.exchange import in_process, protocols
@@ -25,7 +26,7 @@ from dkpca.kernels import Kernel
 from dkpca.kernels.base import BALANCED
 from dkpca.linalg.arrays import Array, namespace, to_numpy
 from dkpca.linalg.leading import Solver
-from dkpca.party.disclosure import LedgerEntry, ledger_entry
+from dkpca.party.disclosure import LedgerEntry
 from dkpca.party.state import Shield, State
 from dkpca.party.summaries import about_columns
 from dkpca.rank import RankRule
@@ -740,7 +741,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if self._shield.protect == "sums" and state is not None:
             n_features, n_samples = len(state.origin), self.model_.n_samples
             return LedgerEntry(name, n_features, 0, self._shield.sent[name], 8 * n_samples * n_features, "masked sum")
-        return ledger_entry(self.model_.received[name], "" if state is None else state.decided)
+        sent, decided = self.model_.received[name], "" if state is None else state.decided
+        return LedgerEntry(name, sent.n_features, sent.rank, wire.size(sent), sent.bytes_raw, decided)
 
     def _given(self, X: AnyTables, settings: Fit, sample_ids: Any) -> PartyTables:
         """Tables of a fit by party, checked, their rows in one order."""

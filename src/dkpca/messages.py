@@ -17,7 +17,7 @@ import numpy as np
 from dkpca.errors import InputError
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array
-from dkpca.linalg.precision import Rounded
+from dkpca.linalg.precision import PRECISIONS, Rounded
 from dkpca.linalg.rows import Index
 
 RING_BITS = (32, 64)  # on which masked sums are formed
@@ -220,6 +220,11 @@ class Summary:
     def rank(self) -> int:
         """Number of eigenpairs sent."""
         return self.factor.shape[1]
+
+    @property
+    def bytes_raw(self) -> int:
+        """Bytes of the party's columns in the precision of its factor."""
+        return self.n_samples * self.n_features * PRECISIONS[self.factor.precision]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from dkpca.errors import InputError
 from dkpca.fusion.diagnostics import about_kernel
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.messages import Summary
-from dkpca.party.disclosure import raw_bytes
 from dkpca.store import runs
 from dkpca.store.files import receive
 from dkpca.store.runs import Run
@@ -111,7 +110,7 @@ def run_words(run: Run, *, advice: str = "; name them with --ids") -> list[str |
     """Return the run for a reader."""
     sent = run.settings["parties"]
     rows = [
-        [name, f"{s.n_features:,}", str(s.rank), in_bytes(sent[name]["bytes_sent"]), in_bytes(raw_bytes(s))]
+        [name, f"{s.n_features:,}", str(s.rank), in_bytes(sent[name]["bytes_sent"]), in_bytes(s.bytes_raw)]
         for name, s in run.model.summaries.items()
     ]
     ratio = float(sum(run.model.explained_variance_ratio))

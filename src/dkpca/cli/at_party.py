@@ -20,7 +20,7 @@ from dkpca.exchange.protocols import summary_question
 from dkpca.exchange.steps import kernel_of
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.messages import Summary
-from dkpca.party.disclosure import raw_bytes, share_sent
+from dkpca.party.disclosure import share_sent
 from dkpca.party.state import PartyState
 from dkpca.party.summaries import about_columns
 from dkpca.rank import Recovery
@@ -94,7 +94,7 @@ def summarize(
         "n_features": summary.n_features,
         "rank": summary.rank,
         "bytes": wire.size(summary),
-        "bytes_raw": raw_bytes(summary),
+        "bytes_raw": summary.bytes_raw,
         "share_sent": share_sent(summary),
         "decided": kept.decided,
         "recovery": recovery_facts(kept.recovery),
@@ -110,7 +110,7 @@ def summarize(
 
 
 def _summary_words(summary: Summary, units: str, kept: PartyState, out: Path, state: Path | None) -> list[str]:
-    size, raw = wire.size(summary), raw_bytes(summary)
+    size, raw = wire.size(summary), summary.bytes_raw
     why = kept.decided
     for rule, words_for_it in WHY.items():
         why = re.sub(rule, words_for_it, why)

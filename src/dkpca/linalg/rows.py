@@ -28,6 +28,7 @@ from dkpca.linalg.arrays import (
     Array,
     MemoryLimit,
     device,
+    dtype_name,
     free_memory,
     growth,
     is_dask_array,
@@ -708,6 +709,28 @@ def column_scales(X: Array) -> tuple[Array, Array]:
 def standardized(X: Array, shift: Array | None, scale: Array | None) -> Array:
     """Columns measured from a point in units of their scales; None: as they are."""
     return X if shift is None or scale is None else (X - shift[None, :]) / scale[None, :]
+
+
+def moved(X: Array, origin: Array, whose: str, memory: MemoryLimit | None = None) -> Array:
+    """Rows minus the origin; raises if a column overflows."""
+    if is_dask_array(X):
+        return X - origin[None, :]  # not computed yet: a chunk that overflows shows when the kernel is evaluated
+    xp = namespace(X)
+    moved = tall_empty(X.shape, X, memory)
+
+    def part_moved(rows: slice) -> Array:
+        with quiet():
+            moved[rows, :] = X[rows, :] - origin[None, :]
+        return xp.astype(~xp.all(xp.isfinite(moved[rows, :]), axis=0), xp.int64)
+
+    beyond = sum(in_order(part_moved, groups(X.shape[0], X), X))
+    if bool(xp.any(beyond > 0)):
+        column = int(xp.argmax(xp.astype(beyond > 0, xp.int64)))
+        raise InputError(
+            f"{whose}: the numbers of its column {column + 1} are too large to compute their mean in "
+            f"{dtype_name(X)}; scale the column down"
+        )
+    return moved
 
 
 def standardizing_error(X: Array) -> float:

@@ -12,6 +12,7 @@ from functools import cached_property
 from dkpca import wire
 from dkpca.errors import InputError
 from dkpca.linalg.arrays import Array, dtype_name, growth, namespace, to_numpy, unit
+from dkpca.linalg.dense import Enough
 from dkpca.linalg.eigenpairs import Eigenpairs, rounding_of
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.precision import (
@@ -196,10 +197,11 @@ class Candidates:
         return Candidate(sent, factor, pairs, left_out, arithmetic, *made)
 
 
-def first_pairs(
-    rule: RankRule, most: int, n_samples: int, eigenpairs: Callable[..., Eigenpairs]
-) -> Eigenpairs | None:
-    """Return the eigenpairs with which a rule begins; None: it is measured on messages, which ask for theirs."""
+def first_look(rule: RankRule, most: int, n_samples: int) -> tuple[int, Enough] | None:
+    """Return how many eigenpairs a rule begins with, and how many are enough once all eigenvalues are known.
+
+    None: the rule is measured on messages, which ask for theirs.
+    """
     need = next((part for part in rule.parts() if not part.limits), None)
     if need is None or need.measured():
         return None
@@ -208,7 +210,7 @@ def first_pairs(
         rank = need.choose(to_numpy(values), n_samples)
         return None if rank is None else min(rank, most)
 
-    return eigenpairs(min(need.first_guess(n_samples), most), enough=enough)
+    return min(need.first_guess(n_samples), most), enough
 
 
 def choose_rank(candidates: Candidates, rule: RankRule) -> tuple[Candidate, str]:

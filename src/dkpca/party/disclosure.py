@@ -8,7 +8,6 @@ import numpy as np
 
 from dkpca import messages, wire
 from dkpca.kernels import Kernel
-from dkpca.linalg.precision import PRECISIONS
 from dkpca.messages import POINT_BYTES
 
 
@@ -70,23 +69,12 @@ class LedgerEntry:
     decided: str = ""
 
 
-def ledger_entry(summary: messages.Summary, decided: str = "") -> LedgerEntry:
-    """Say what one summary costs."""
-    size, raw = wire.size(summary), raw_bytes(summary)
-    return LedgerEntry(summary.party, summary.n_features, summary.rank, size, raw, decided)
-
-
 def spectrum(summary: messages.Summary) -> list[float]:
     """Eigenvalues that the factor carries: its squared column norms, unless a rotation has mixed the columns."""
     factor = summary.factor.decode()
     if summary.turned:
         return [float(value) for value in np.linalg.eigvalsh(np.asarray(factor.T @ factor))[::-1]]
     return [float(value) for value in np.asarray((factor * factor).sum(axis=0))]
-
-
-def raw_bytes(summary: messages.Summary) -> int:
-    """Bytes of the party's columns in the precision of its factor."""
-    return summary.n_samples * summary.n_features * PRECISIONS[summary.factor.precision]
 
 
 def share_sent(summary: messages.Summary) -> float:

@@ -8,8 +8,8 @@ import numpy as np
 
 from dkpca.errors import InputError
 from dkpca.kernels import Kernel
-from dkpca.linalg.arrays import Array, MemoryLimit, dtype_name, is_dask_array, namespace, quiet, tall_empty
-from dkpca.linalg.rows import groups, in_order, standardized
+from dkpca.linalg.arrays import Array, MemoryLimit
+from dkpca.linalg.rows import moved, standardized
 from dkpca.party.recovery import Measurement
 
 ANOTHER_VERSION = "private state that this version of dkpca cannot use; make it again"
@@ -21,28 +21,6 @@ def among_all(own: Array, places: Array, n_samples: int, row: Any) -> Array:
     whole[:] = row
     whole[places] = own
     return whole
-
-
-def moved(X: Array, origin: Array, party: str, memory: MemoryLimit | None = None) -> Array:
-    """Rows minus the origin; raises if a column overflows."""
-    if is_dask_array(X):
-        return X - origin[None, :]  # not computed yet: a chunk that overflows shows when the kernel is evaluated
-    xp = namespace(X)
-    moved = tall_empty(X.shape, X, memory)
-
-    def part_moved(rows: slice) -> Array:
-        with quiet():
-            moved[rows, :] = X[rows, :] - origin[None, :]
-        return xp.astype(~xp.all(xp.isfinite(moved[rows, :]), axis=0), xp.int64)
-
-    beyond = sum(in_order(part_moved, groups(X.shape[0], X), X))
-    if bool(xp.any(beyond > 0)):
-        column = int(xp.argmax(xp.astype(beyond > 0, xp.int64)))
-        raise InputError(
-            f"party {party!r}: the numbers of its column {column + 1} are too large to compute their mean in "
-            f"{dtype_name(X)}; scale the column down"
-        )
-    return moved
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +46,7 @@ class _Kept:
             raise InputError(
                 f"party {self.party!r}: the table has {X.shape[1]} columns, the fit had {self.origin.shape[0]}"
             )
-        return moved(standardized(X, self.shift, self.scale), self.origin, self.party, memory)
+        return moved(standardized(X, self.shift, self.scale), self.origin, f"party {self.party!r}", memory)
 
     def without_rows(self) -> Self:
         """Return the state without the rows of the table, for a holder who can open the table again."""

@@ -26,17 +26,18 @@ from dkpca.linalg.rows import (
     by_strips,
     column_means,
     column_scales,
+    moved,
     pick,
     standardized,
     standardizing_error,
     threads_of_our_own,
 )
 from dkpca.messages import AuditRequest, AuditRows, Partials, Rows, Statistics, Summary, check_party_name
-from dkpca.party.candidates import Candidate, Candidates, choose_rank, first_pairs
+from dkpca.party.candidates import Candidate, Candidates, choose_rank, first_look
 from dkpca.party.limits import ANYTHING, Limits
 from dkpca.party.questions import StatisticsWanted, SummaryWanted
 from dkpca.party.recovery import Measurement
-from dkpca.party.state import PartyState, State, SumState, moved
+from dkpca.party.state import PartyState, State, SumState
 from dkpca.wording import counted
 
 FLAT = 0.5  # of the largest effective rank there is, (trace K)^2 / |K|_F^2: beyond it a spectrum is flat
@@ -116,7 +117,8 @@ def summarize(
     eigenpairs = partial(leading, gram, solver=asked.solver, random_state=asked.random_state, device=device)
     most = min(limits.rank, gram.n)
     with _naming(party):
-        pairs = first_pairs(rank, most, gram.n, eigenpairs)
+        first = first_look(rank, most, gram.n)
+        pairs = None if first is None else eigenpairs(first[0], enough=first[1])
 
         # The rank is chosen: the rule reads the spectrum, and goals are measured on the message.
         candidates = Candidates(
@@ -213,7 +215,7 @@ def measured_for(
     origin = at_hand(kernel.origin(X))
     if prepared and not bool(namespace(origin).any(origin != 0)):
         origin = column_means(X)  # that of standardized columns is zero, but for the rounding of a far mean
-    X = moved(X, origin, party, memory)
+    X = moved(X, origin, f"party {party!r}", memory)
     if prepared:
         kernel.check(X)  # a kernel of counts has no use for what is left of a constant column
     return Measured(X, kernel, origin, shift, scale, standardizing_error(X) if prepared else 0.0)

@@ -20,7 +20,7 @@ from dkpca.analysis.outcomes import Outcomes, words
 from dkpca.errors import InputError
 from dkpca.fusion import FusedModel
 from dkpca.linalg.arrays import to_numpy
-from dkpca.party.disclosure import raw_bytes, share_sent, spectrum
+from dkpca.party.disclosure import share_sent, spectrum
 from dkpca.report.columns import LabelTable, OwnColumns
 from dkpca.report.content import (
     COMPLETED,
@@ -244,7 +244,7 @@ def _parties(run: Run) -> str:
     )
     shares, rows = influence(run.model).mean(axis=1).tolist(), []
     for j, (name, summary) in enumerate(run.model.summaries.items()):
-        sent, raw = run.settings["parties"][name]["bytes_sent"], raw_bytes(summary)
+        sent, raw = run.settings["parties"][name]["bytes_sent"], summary.bytes_raw
         saved = (
             f"{in_bytes(raw - sent)} ({1 - sent / raw:.0%})" if sent <= raw else f"none, sent {sent / raw:.1f} x raw"
         )
