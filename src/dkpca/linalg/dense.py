@@ -155,16 +155,18 @@ def _lanczos(gram: Gram, k: int) -> tuple[Array, Array] | None:
     pays = n >= LANCZOS_FROM and k * LANCZOS_SHARE <= n and isinstance(gram.reference, np.ndarray)
     if not pays or gram.solved is not None:
         return None
-    K = gram.dense()
-    # Eigenpairs by ARPACK; then V Lambda V' - K + (lambda_k + slack) I is written over one half of K, and factorized.
+    K = gram.dense().T  # LAPACK's own layout, so that nothing is copied
+    (potrf,) = scipy.linalg.get_lapack_funcs(("potrf",), (K,))
+    symv, syrk = scipy.linalg.get_blas_funcs(("symv", "syrk"), (K,))
+    # Eigenpairs by ARPACK; then V Lambda V' - K + (lambda_k + slack) I is written over K, and factorized: one half of
+    # a symmetric matrix is read, and not both.
+    product = scipy.sparse.linalg.LinearOperator(K.shape, lambda x: symv(1.0, K, x, lower=1), dtype=K.dtype)
     start = np.random.default_rng(0).standard_normal(n).astype(K.dtype)
     try:
-        values, vectors = scipy.sparse.linalg.eigsh(K, k=k, v0=start)
+        values, vectors = scipy.sparse.linalg.eigsh(product, k=k, v0=start)
     except scipy.sparse.linalg.ArpackError:  # no convergence, or a zero matrix
         return None
-    (syrk,) = scipy.linalg.get_blas_funcs(("syrk",), (K,))
-    (potrf,) = scipy.linalg.get_lapack_funcs(("potrf",), (K,))
-    lower = syrk(1.0, vectors * np.sqrt(np.clip(values, 0.0, None)), -1.0, K.T, lower=1, overwrite_c=1)
-    lower.flat[:: n + 1] += values[0] + 0.5 * solver_error(n, values[-1], K)
-    _, info = potrf(lower, lower=1, overwrite_a=1)
+    K = syrk(1.0, vectors * np.sqrt(np.clip(values, 0.0, None)), -1.0, K, lower=1, overwrite_c=1)
+    K.flat[:: n + 1] += values[0] + 0.5 * solver_error(n, values[-1], K)
+    _, info = potrf(K, lower=1, overwrite_a=1)
     return (values[::-1], vectors[:, ::-1]) if info == 0 else None
