@@ -60,7 +60,7 @@ def found_in(column: pl.Series, ways: Sequence[str], source: str) -> tuple[list[
         else:
             what = f"ids {spellings} in column {column.name!r}, rows {numbers}, become one id under --id-normalize "
             what += ",".join(ways)
-        wrong.append(f"{source}: {what}; ids must be unique: keep only one of these rows")
+        wrong.append(f"{source}: {what}; ids must be unique: keep one of these rows")
     return ids, wrong
 
 
