@@ -128,6 +128,13 @@ def test_an_unclear_number_below_the_head_is_refused_too(tmp_path):
     assert loaded(written(tmp_path, text + "y;0.5\n")).frame["a"].to_list()[-2:] == [1.234, 0.5]
 
 
+def test_both_marks_are_refused_wherever_they_are_unless_the_column_is_left_out(tmp_path):
+    path = written(tmp_path, "Fall;a;b\n" + "".join(f"{i};{i},5;{i}\n" for i in range(60_000)) + "x;0,5;2.5\n")
+    with pytest.raises(InputError, match=r"decimal commas and points, '0,5' in column 'a' and '2\.5' in column 'b'"):
+        loaded(path)
+    assert loaded(path, exclude=("b",)).frame["a"][-1] == 0.5
+
+
 def test_a_word_below_the_head_makes_a_column_text(tmp_path):
     text = "Fall;a\n" + "".join(f"{i};{i},5\n" for i in range(60_000)) + "x;broken\n"
     assert loaded(written(tmp_path, text)).frame["a"].dtype == pl.String

@@ -18,3 +18,9 @@ def test_sixteen_digits_that_a_double_has_are_numbers(tmp_path):
     file = tmp_path / "shop.csv"
     file.write_text("amount\n" + "".join(f"{1_000_000_000_000_000 + i}\n" for i in range(20)))
     assert prepare(read(file, Reading()), Reading()).columns[0].low == 1_000_000_000_000_000
+
+
+def test_a_number_of_forty_digits_is_not_missing(tmp_path):
+    file = tmp_path / "shop.csv"
+    file.write_text("amount\n" + "".join(f"{10**17 + i}\n" for i in range(20)) + f"{10**40}\n")
+    assert read(file, Reading()).frame["amount"][-1] == 1e40
