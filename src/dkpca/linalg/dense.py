@@ -42,7 +42,8 @@ class Dense:
                 else:
                     spectrum, leading = eigh(gram)
                     k = (None if self.enough is None else self.enough(spectrum)) or k
-                    vectors = leading(min(k + NEARBY, gram.n))
+                    beyond = NEARBY if self.enough is None else 1  # a party estimates nothing
+                    vectors = leading(min(k + beyond, gram.n))
         spectrum = namespace(spectrum).clip(spectrum, 0.0, None)
         values, vectors = spectrum[: vectors.shape[1]], vectors * signs_of(vectors)[None, :]
         extension = from_all_rows(gram, values, vectors)
