@@ -470,7 +470,7 @@ def products(
     """
     width, n = weights.shape[1], Z.shape[0]
 
-    def of(first: int, part: RowGroup) -> tuple[Array, Array, list[ResultT]]:
+    def of(first: int, part: RowGroup) -> tuple[tuple[Array, Array], tuple[Array, list[ResultT]]]:
         xp, results = namespace(weights), []
         made = xp.empty((len(part), width), dtype=weights.dtype, device=device(weights))
         for rows in strips(len(part), weights.shape[0], weights):
@@ -478,37 +478,35 @@ def products(
             made[rows, :] = z @ weights - shift[None, :]
             if seen is not None:
                 results.append(seen(part, rows, z, made[rows, :]))
-        return made, made.T @ made, results
+        return (made[:, :split], made[:, split:]), (made.T @ made, results)
 
     if on_workers(Z):
-        return _products_on_workers(of, Z, (split, width - split))
-    # Rows go to their place in the order of the groups, and their squares are added in that order.
-    total, everything, first = None, [], 0
-    both = tuple(tall_empty((n, count), home, memory) for count in (split, width - split))
-    for made, square, results in over(of, Z, reference=weights):
-        group = slice(first, first + made.shape[0])
-        write_over(both[0][group, :], made[:, :split])
-        write_over(both[1][group, :], made[:, split:])
-        total = square if total is None else total + square
-        everything += results
-        first = group.stop
-        progress(first / n)
-    return (both[0], both[1]), total, everything
-
-
-def _products_on_workers(
-    of: Callable[..., tuple[Array, Array, list[ResultT]]], Z: Any, widths: tuple[int, int]
-) -> tuple[tuple[Array, Array], Array, list[ResultT]]:
-    chunk, arrays = _of_chunk(of, [Z])
-
-    def work(start: int, *blocks: Array) -> Any:
-        parts = list(chunk(start, *blocks))
-        made = np.concatenate([rows for rows, _, _ in parts])
-        results = [result for _, _, some in parts for result in some]
-        return (made[:, : widths[0]], made[:, widths[0] :]), (_sum(square for _, square, _ in parts), results)
-
-    both, others = on_dask.chunks_made(work, on_dask.chunks_of(arrays), widths, np.float64)
+        both, others = _made_on_workers(of, Z, [split, width - split], np.float64)
+    else:
+        # Rows go to their place in the order of the groups, and their squares are added in that order.
+        both, others, first = [tall_empty((n, count), home, memory) for count in (split, width - split)], [], 0
+        for made, other in over(of, Z, reference=weights):
+            group = slice(first, first + made[0].shape[0])
+            for whole, own in zip(both, made, strict=True):
+                write_over(whole[group, :], own)
+            others.append(other)
+            first = group.stop
+            progress(first / n)
     return (both[0], both[1]), _sum(square for square, _ in others), [r for _, some in others for r in some]
+
+
+def _made_on_workers(
+    work: Callable[..., tuple[Sequence[Array], ResultT]], Z: Any, widths: Sequence[int], dtype: Any
+) -> tuple[list[Array], list[ResultT]]:
+    """Arrays of the rows that `work(start, part)` makes of groups, on the workers; and what else it returns."""
+    chunk, arrays = _of_chunk(work, [Z])
+
+    def of(start: int, *blocks: Array) -> tuple[list[Array], list[ResultT]]:
+        rows, others = zip(*chunk(start, *blocks), strict=True)
+        return [np.concatenate(own) for own in zip(*rows, strict=True)], list(others)
+
+    made, others = on_dask.chunks_made(of, on_dask.chunks_of(arrays), widths, dtype)
+    return made, [other for some in others for other in some]
 
 
 def column_means(X: Array) -> Array:
@@ -668,12 +666,7 @@ def by_strips(work: Callable[[slice], Array], X: Array, weights: Array) -> Array
 def kept(Z: Any, reference: Array, memory: MemoryLimit | None = None) -> Array:
     """Rows of a table, all of them: where the reference lives, or on their workers."""
     if on_workers(Z):
-        chunk, arrays = _of_chunk(lambda first, part: part[:], [Z])
-
-        def stacked(start: int, *blocks: Array) -> Any:
-            return (np.concatenate(list(chunk(start, *blocks))),), None
-
-        return on_dask.chunks_made(stacked, on_dask.chunks_of(arrays), [Z.shape[1]], reference.dtype)[0][0]
+        return _made_on_workers(lambda first, part: ((part[:],), None), Z, [Z.shape[1]], reference.dtype)[0][0]
     out = tall_empty(Z.shape, reference, memory)
 
     def of(first: int, part: RowGroup) -> None:
