@@ -45,7 +45,7 @@ def fit(
     ] = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Run the whole fit on one machine: each party in its own process, then the fusion.
+    """Run the whole fit on one machine: the parties in parallel, then the fusion.
 
     With --id, only samples that are in all tables are used, in the order of the first table; --lacking can keep the
     others. To control how a table is read, write a party.toml with 'dkpca check TABLE --write party.toml'.
