@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from dkpca import DKPCA, subspace_error, summarize
+from dkpca import DKPCA, party, subspace_error, summarize
 from dkpca.certificate.estimate import SAMPLED
 from dkpca.errors import InputError
 from dkpca.fusion import fuse
@@ -15,6 +15,7 @@ from dkpca.kernels import RBF, Linear, Polynomial, Precomputed
 from dkpca.linalg.arrays import sent_to
 from dkpca.linalg.landmark import Landmark
 from dkpca.linalg.rows import groups
+from dkpca.party.questions import SummaryWanted
 from dkpca.rank import Fixed
 
 pytestmark = pytest.mark.torch
@@ -38,8 +39,8 @@ def tables(n, parties=2, columns=5):
 
 def fitted(given, device, *, kernel=KERNEL, precision="float32", rank=8, dtype="float64"):
     """Summaries, states and the fused model, all by landmarks."""
-    how = {"kernel": kernel, "rank": Fixed(rank), "precision": precision, "solver": "landmark", "device": device}
-    made = {name: summarize(X, party=name, **how) for name, X in given.items()}
+    asked = SummaryWanted(kernel, Fixed(rank), precision, solver="landmark")
+    made = {name: party.summarize(X, asked, party=name, device=device) for name, X in given.items()}
     sent = [summary for summary, _ in made.values()]
     model = fuse(sent, n_components=3, solver="landmark", n_landmarks=60, dtype=dtype, device=device)
     return sent, [state for _, state in made.values()], model
