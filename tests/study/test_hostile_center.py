@@ -439,6 +439,23 @@ def test_a_made_up_result_gives_a_partys_share_of_new_samples_and_the_review_has
     assert said > real - 0.05
 
 
+def test_small_batches_are_red_and_are_not_answered(tmp_path):
+    limits = CAUTIOUS | {"batches": 1, "recovery": 1.0}
+    consortium = founded(tmp_path, CAREFUL, limits, batches=1, batch_samples=2, align="position")
+    found = consortium.at("airline", study.review)
+    assert [(each.limit, each.asked) for each in found.findings if not each.ok] == [("samples", 2)]
+    assert found.nearest.endswith("1 batches of at least 50 samples")
+    # One who lowered the limit for the signature only answers no small batch either.
+    (tmp_path / "airline/limits.toml").write_text(Limits(**limits | {"samples": 2}).to_toml())
+    consortium.sign().finish()
+    (tmp_path / "airline/limits.toml").write_text(Limits(**limits).to_toml())
+    lines = (tmp_path / "airline.csv").read_text().splitlines()
+    (tmp_path / "airline/new").mkdir()
+    (tmp_path / "airline/new/1.csv").write_text("\n".join([lines[0], *(f"n{line}" for line in lines[1:11])]) + "\n")
+    with pytest.raises(InputError, match="batch-1 has 10 samples; limits.toml asks for at least 50"):
+        consortium.run("airline")
+
+
 def test_batches_of_one_sample_are_no_plan_at_all(tmp_path):
     with pytest.raises(InputError, match="single it out"):
         founded(tmp_path, CAREFUL, CAUTIOUS, batches=1, batch_samples=1)

@@ -21,7 +21,7 @@ NOT_HERE = tuple(each.name for each in fields(Compute))  # each member's own bus
 OF_FIT = tuple(each.name for each in fields(Fit) if each.metadata["option"] and each.name != "solver")
 OF_PLAN = {
     "gamma_bounds": "Smallest and largest gamma allowed, such as 0.001,0.1",
-    "batch_samples": "Minimum number of samples in a batch",
+    "batch_samples": "Minimum number of samples in a batch (default: that of the study)",
     "result_to": "Members that get the result, separated by commas",
     "covariates": "Columns of a party whose effect is removed from the components, such as clinic:batch,age",
     "row_means": "true: send parties the row means of the fused kernel, from which they compute importance.csv",
@@ -59,7 +59,7 @@ def study_create(
     about |= {"row_means": _flag(given.get("row_means", False))}
     about |= {"ends": _day(ends)} if ends else {}
     about |= {"gamma": _bounds(given["gamma_bounds"])} if "gamma_bounds" in given else {}
-    about |= {"batch_samples": int(given.get("batch_samples", 10 if batches else 0))}
+    about |= {"batch_samples": int(given.get("batch_samples", samples if batches else 0))}
     about |= {"result_to": o.column_names([given["result_to"]])} if "result_to" in given else {}
     if "covariates" in given:
         owner, _, columns = str(given["covariates"]).partition(":")

@@ -250,7 +250,7 @@ class PartySide:
             with self._refusing(ask.step, question):
                 self.party.answer(question)
             batch = question.batch if isinstance(question, q.MatchedGiven) else ""
-            if batch and len(self.party.order[batch]) < self.plan.batch_samples:
+            if batch and len(self.party.order[batch]) < max(self.plan.batch_samples, self.limits.samples):
                 self.member.refuse(ask.step, "samples")
             return {}
         self._answer(ask, question)
@@ -385,10 +385,9 @@ class PartySide:
     def _check_batch(self, batch: str) -> None:
         """Refuse a batch that is too small, or that has a sample which was answered before."""
         table = self.new[batch]
-        if len(table.X) < self.plan.batch_samples:
-            raise InputError(
-                f"{batch} has {len(table.X)} samples; the plan asks for at least {self.plan.batch_samples}"
-            )
+        fewest = max((self.plan.batch_samples, "the plan"), (self.limits.samples, "limits.toml"))
+        if len(table.X) < fewest[0]:
+            raise InputError(f"{batch} has {len(table.X)} samples; {fewest[1]} asks for at least {fewest[0]}")
         before = [self.table, *(self.new[name] for name in list(self.new)[: list(self.new).index(batch)])]
         again = _samples_in(table) & {sample for other in before for sample in _samples_in(other)}
         if again:

@@ -525,9 +525,10 @@ def _findings(case: Case, leaving: Sequence[Leaving], worst: float, roster: Mapp
     others = [about for about in hidden if (about.get("roster"), sorted(about["columns"])) != now]
     masked = [about for about in others if len(keys & set(about["keys"])) >= SHARED * len(about["keys"])]
     finer = PRECISIONS.index(fit.precision) <= PRECISIONS.index(limits.precision)
+    fewest = min(plan.samples, plan.batch_samples if plan.batches else plan.samples)
     return (
         Finding("recovery", limits.recovery, round(worst, 2), worst <= limits.recovery),
-        Finding("samples", f"at least {limits.samples}", plan.samples, plan.samples >= limits.samples),
+        Finding("samples", f"at least {limits.samples}", fewest, fewest >= limits.samples),
         Finding("precision", limits.precision, fit.precision, finer or plan.protect != "none"),
         Finding("rank", limits.rank, rank or "no unprotected factor", rank <= limits.rank),
         Finding("audit_rows", limits.audit_rows, fit.audit or 0, (fit.audit or 0) <= limits.audit_rows),
@@ -545,6 +546,7 @@ def _nearest(case: Case, roster: Mapping[str, str]) -> str:
     precision = PRECISIONS[min(PRECISIONS.index(fit.precision), PRECISIONS.index(limits.precision))]
     audit = fit.audit if (fit.audit or 0) <= limits.audit_rows else None
     samples, batches = max(case.plan.samples, limits.samples), min(case.plan.batches, limits.batches)
+    batch_samples = max(case.plan.batch_samples, limits.samples)
     few = 2 if fit.n_components is None else min(2, fit.n_components)
     blind = {"protect": "blind", "rank": "auto", "law": "sum"}
     tries: dict[str, dict[str, Any]] = {
@@ -556,12 +558,14 @@ def _nearest(case: Case, roster: Mapping[str, str]) -> str:
     }
     said = [f"precision {precision}" if precision != fit.precision else "", "no audit" if audit != fit.audit else ""]
     said += [f"at least {samples} samples"]
+    of_size = f" of at least {batch_samples} samples"
 
     def measured(
         changes: Mapping[str, Any], table: OwnTable, batches: int = batches
     ) -> tuple[bool, dict[str, float]]:
         other = replace(fit, precision=precision, audit=audit, **changes)
-        plan = replace(case.plan, samples=samples, batches=batches, fit={**case.plan.fit, "protect": other.protect})
+        numbers: dict[str, Any] = {"samples": samples, "batches": batches, "batch_samples": batch_samples}
+        plan = replace(case.plan, **numbers, fit={**case.plan.fit, "protect": other.protect})
         columns = {**case.columns, case.name: table.X.shape[1]}
         changed = replace(case, fit=other, plan=plan, table=table, columns=columns)
         worst, leaving = _worst(changed)
@@ -571,7 +575,7 @@ def _nearest(case: Case, roster: Mapping[str, str]) -> str:
     for n, (words, changes) in product(dict.fromkeys((batches, 0)), tries.items()):
         with suppress(DKPCAError):  # settings that exclude each other
             if measured(changes, case.table, n)[0]:
-                return ", ".join(filter(None, [words, *said, f"{n} batches"]))
+                return ", ".join(filter(None, [words, *said, f"{n} batches{of_size * (n > 0)}"]))
     # The plan as it is, without the columns that are recovered best, one after another.
     table, left_out = case.table, list[str]()
     green, worst = measured({}, table)
@@ -583,4 +587,4 @@ def _nearest(case: Case, roster: Mapping[str, str]) -> str:
         return ""
     names = ", ".join(map(repr, left_out))
     words = f"the same plan without {names} ('exclude' in party.toml; then ask for the next plan and join it)"
-    return ", ".join(filter(None, [words, *said, f"{batches} batches"]))
+    return ", ".join(filter(None, [words, *said, f"{batches} batches{of_size * (batches > 0)}"]))
