@@ -12,13 +12,15 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from dkpca import party, summarize
-from dkpca.errors import DKPCAError, FusionError
+from dkpca import party, summarize, wire
+from dkpca.errors import DKPCAError, FusionError, WireError
 from dkpca.fusion import fuse, plausibility
 from dkpca.fusion.scoring import project, project_exact
 from dkpca.kernels import RBF, ChiSquared, CosineKernel, Laplacian, Linear, Overlap, Polynomial
 from dkpca.linalg.landmark import Landmark
-from dkpca.linalg.precision import PRECISIONS, Rounded, round_to
+from dkpca.linalg.precision import CHECKED, PRECISIONS, Rounded, round_to
+from dkpca.messages import CovariateRows
+from dkpca.party.questions import CovariatesWanted
 from dkpca.rank import Adaptive, Auto, Fixed
 
 SOLVERS = ("dense", "streamed", "landmark", Landmark(5))
@@ -200,6 +202,35 @@ def test_a_rounding_that_is_stated_is_granted():
     plausibility.check_summary(
         replace(silent, rounding_norm=spectral.max(), rounding_nuclear=spectral.sum() + honest.rounding_nuclear)
     )
+
+
+def beyond_float64(shape, precision):
+    """Finite numbers and finite scales, with one product that is not."""
+    if precision == "compact":
+        data, scale = np.zeros(shape, np.int32), np.full(shape[1], 2.0**1000)
+        data[-1, 0] = -(2**31)
+    else:
+        data, scale = np.zeros(shape, np.float16), np.full(shape[1], 1e308)
+        data[-1, 0] = -1000
+    return Rounded(data, scale)
+
+
+@pytest.mark.parametrize("precision", ["compact", "float16"])
+def test_finite_numbers_times_a_scale_that_make_an_infinite_one_are_refused_when_they_are_read(precision):
+    rows = beyond_float64((CHECKED + 3, 2), precision)
+    with pytest.raises(WireError, match="rows has numbers times a scale that exceed float64"):
+        wire.decode(wire.encode(CovariateRows("bank", rows)))
+    smaller = replace(rows, scale=rows.scale / 2.0**31)
+    read = wire.decode(wire.encode(CovariateRows("bank", smaller)))
+    assert isinstance(read, CovariateRows)
+    assert np.isfinite(read.rows.decode()).all()
+
+
+@pytest.mark.parametrize("size", [1e308, 1e200])
+def test_covariates_whose_products_are_no_numbers_are_not_orthonormal(size):
+    rows = size * np.array([[1.0, -1.0], [1.0, 1.0], [0.0, 1.0]])
+    with pytest.raises(FusionError, match="party 'bank' sent covariates that are not orthonormal"):
+        CovariatesWanted(("age",), 3).check("bank", CovariateRows("bank", Rounded(rows)))
 
 
 class TestNewSamples:

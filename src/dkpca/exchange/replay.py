@@ -17,7 +17,7 @@ import numpy as np
 
 from dkpca import wire
 from dkpca.analysis.importance import at_party
-from dkpca.errors import DKPCAError, FusionError, InputError, PolicyError, ProtectionError
+from dkpca.errors import DKPCAError, FusionError, InputError, PolicyError, ProtectionError, WireError
 from dkpca.exchange import protocols
 from dkpca.exchange import review as reviews
 from dkpca.exchange.identity import sha256
@@ -131,7 +131,10 @@ def received(member: Membership, step: str, questions: Mapping[str, q.Question],
         except WaitingError:
             waiting.append(party)
             continue
-        found[party] = wire.decode(storage.mapped(path))
+        try:
+            found[party] = wire.decode(storage.mapped(path))
+        except WireError as error:
+            raise WireError(f"party {party!r}, step {step!r}: {error}") from error
         question.check(party, found[party])
         if isinstance(found[party], Reveal):
             member.check_nonce(party, found[party].nonce)

@@ -50,6 +50,7 @@ DIGITS = {"float64": 30, "float32": 24, "float16": 11, COMPACT: 30}  # bits a nu
 PLAIN_DIGITS = 18  # bits a number for a matrix that is no factor
 EXPONENT = np.dtype("<i2")  # of a step; sent as bytes, so that older releases get as far as the version
 EXPONENTS = 1000  # powers of two beyond it, or below its negative, are no steps of ours
+LARGEST = 2.0**31  # size of a number before its scale, float16 or int32
 CHECKED = 2**16  # rows of a matrix that are looked at together
 CUT_PER_STEP = 1 / 3  # a column vanishes when its numbers are smaller than this share of its step
 
@@ -104,7 +105,9 @@ class Rounded:
             raise InputError(f"{name} must have an exponent per column if it is compact, and only then")
         if set(arrays) - {"", ".scale", ".exponent"}:
             raise InputError("does not have the arrays of its kind")
-        return cls(data, _read_scale(name, data.shape[1], arrays))
+        scale = _read_scale(name, data.shape[1], arrays)
+        _check_range(name, data, scale)
+        return cls(data, scale)
 
     def columns(self, index: Index) -> "Rounded":
         """Return some of the columns."""
@@ -142,6 +145,16 @@ def _read_scale(name: str, columns: int, arrays: Mapping[str, np.ndarray[Any, An
     ):
         raise InputError(f"the scale of {name} is not one positive float64 per column")
     return scale
+
+
+def _check_range(name: str, data: Array, scale: Array | None) -> None:
+    """Refuse finite numbers and scales whose products are not."""
+    if scale is None or math.isfinite(float(scale.max()) * LARGEST):
+        return
+    with np.errstate(over="ignore"):
+        for rows in slices(len(data), CHECKED):
+            if not all(np.isfinite(end * scale).all() for end in (data[rows].max(axis=0), data[rows].min(axis=0))):
+                raise InputError(f"{name} has numbers times a scale that exceed float64")
 
 
 def round_to(

@@ -258,8 +258,10 @@ class CovariatesWanted(Question, answer=messages.CovariateRows):
         if self.batch:
             return
         Q = np.asarray(answer.rows.decode())
-        # H = I - QQ' is a projector, on which every bound rests, only if Q is orthonormal.
-        if Q.shape[0] != self.n_samples or np.abs(Q.T @ Q - np.eye(Q.shape[1])).max() > ORTHONORMAL:
+        # H = I - QQ' is a projector, on which every bound rests, only if Q is orthonormal. NaN is not.
+        with np.errstate(over="ignore", invalid="ignore"):
+            off = np.abs(Q.T @ Q - np.eye(Q.shape[1])).max()
+        if Q.shape[0] != self.n_samples or not off <= ORTHONORMAL:
             raise FusionError(f"party {party!r} sent covariates that are not orthonormal columns of all samples")
 
 
