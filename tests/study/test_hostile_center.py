@@ -336,8 +336,36 @@ def test_columns_of_the_others_that_hide_little_are_in_the_review(others, width,
         assert found.words()[-1] == "GREEN, if that assumption holds: you may sign."
 
 
-def test_a_blind_plan_is_green_without_assumptions_where_the_own_components_tell_little(tmp_path):
-    found = founded(tmp_path, CAREFUL, CAUTIOUS).at("airline", study.review)
+def aimed(known, n, copies=60):
+    """Table whose blind result with others is near (K_1 + ... + K_J) v, the first known column if K_1 = X X'."""
+    v = np.zeros(n)
+    v[: len(known)] = np.linalg.pinv(known - known.mean(axis=0))[0]
+    return np.tile(10.0 * v[:, None], copies)
+
+
+def test_a_made_up_table_that_aims_the_result_at_a_column_gets_no_more_than_the_review_shows(tmp_path):
+    """The member follows the protocol, knows as many rows as the limits say, and has only its embedding.csv."""
+    n, known = 200, CAUTIOUS["known_rows"]
+    given = tables(n, 10)
+    X = given["airline"][1]
+    given["weather"] = (given["weather"][0], aimed(X[:known], n))
+    consortium = founded(tmp_path, BLIND | {"kernel": "linear", "n_components": 1}, CAUTIOUS, given)
+    found = consortium.at("airline", study.review)
+    consortium.sign().finish()
+    # Its own part of u is constant on the rows that it does not know; the rest is the column, in a unit and with a
+    # sign that the known rows tell.
+    u = consortium.embedding("weather")[1][:, 0]
+    told, own, rest = u[known:] - u[known:].mean(), X[:known, 0], X[known:, 0]
+    guess = own.mean() + 0.85 * own.std() * np.sign((own - own.mean()) @ u[:known]) * told / told.std()
+    real = 1.0 - np.sum((guess - rest) ** 2) / np.sum((rest - rest.mean()) ** 2)
+    assert real > CAUTIOUS["recovery"]
+    assert found.at_worst is not None
+    assert real < found.at_worst + 0.05
+    assert found.words()[-1] == "GREEN, if that assumption holds: you may sign."
+
+
+def test_a_blind_plan_is_green_without_assumptions_where_the_own_columns_are_many(tmp_path):
+    found = founded(tmp_path, BLIND | {"kernel": "linear"}, CAUTIOUS, tables(400, 200)).at("airline", study.review)
     assert found.at_worst is not None
     assert max(found.columns.values()) < found.at_worst < CAUTIOUS["recovery"]
     assert found.words()[-1] == "GREEN: you may sign."

@@ -6,7 +6,7 @@ narrow, leaves this party's numbers alone in the sum, and shows here. A plan tha
 and counts as if it told everything.
 
 What the others have is not known here. Two stand-ins count: independent columns, and columns that are as much alike
-as the party's own (its rows, shuffled). A third one, copies of the party's columns, hides nothing; it is only shown.
+as the party's own (its rows, shuffled). What could be recovered if nothing hid the party's own part is only shown.
 """
 
 import json
@@ -45,7 +45,7 @@ from dkpca.settings import Compute, Fit
 from dkpca.wording import counted, in_bytes
 
 ATTACKED = "How well an attacker who knows some rows could recover each column from all messages (R²; 1 = exactly):"
-ASSUMED = "This assumes that the other parties' columns are unrelated to yours and vary in as many ways."
+ASSUMED = "This assumes that the other parties' columns are real, unrelated to yours and vary in as many ways."
 UNMEASURED = "something that cannot be measured"  # and counts as recovered
 SHARED = 0.5  # share of common samples from which two masked sums are about nearly the same ones
 SHOWN_COLUMNS = 8
@@ -228,7 +228,10 @@ def review(case: Case, study: Study) -> Review:
         findings += (Finding("columns", joined, now, ok=False, file="member.toml"),)
         nearest = here and f"{here}, once {study.plan.center} has written it as the next plan and you have joined it"
     hidden = case.plan.protect != "none"
-    at_worst = max(_worst(case, COPIES)[0].values(), default=0.0) if hidden else None
+    # A member whose table is copies of any v gets a component near (K_own + K_others) v: known rows aim v at a
+    # column. Where the others hide nothing, no aim tells more than K_own itself, measured as if it were sent.
+    exposed = replace(case, limits=replace(case.limits, public=case.plan.parties))
+    at_worst = max(_worst(exposed, COPIES)[0].values(), default=0.0) if hidden else None
     columns = worst | dict.fromkeys(case.in_the_clear, 1.0)
     return Review(study, leaving, columns, findings, nearest, case.limits.public, at_worst)
 
