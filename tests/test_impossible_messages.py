@@ -19,8 +19,8 @@ from dkpca.fusion.scoring import project, project_exact
 from dkpca.kernels import RBF, ChiSquared, CosineKernel, Laplacian, Linear, Overlap, Polynomial
 from dkpca.linalg.landmark import Landmark
 from dkpca.linalg.precision import CHECKED, PRECISIONS, Rounded, round_to
-from dkpca.messages import CovariateRows
-from dkpca.party.questions import CovariatesWanted
+from dkpca.messages import CovariateRows, Scores
+from dkpca.party.questions import CovariatesWanted, ResultGiven, decode, encode
 from dkpca.rank import Adaptive, Auto, Fixed
 
 SOLVERS = ("dense", "streamed", "landmark", Landmark(5))
@@ -231,6 +231,13 @@ def test_covariates_whose_products_are_no_numbers_are_not_orthonormal(size):
     rows = size * np.array([[1.0, -1.0], [1.0, 1.0], [0.0, 1.0]])
     with pytest.raises(FusionError, match="party 'bank' sent covariates that are not orthonormal"):
         CovariatesWanted(("age",), 3).check("bank", CovariateRows("bank", Rounded(rows)))
+
+
+@pytest.mark.parametrize("words", ["\x1b[31m", "\ud800", "two\nlines"])
+def test_words_that_cannot_be_printed_are_refused_when_they_are_read(words):
+    scores = Scores(2, None, "0" * 64, Rounded(COLUMNS), 0.5, 0.5, words)
+    with pytest.raises(WireError, match="meaning has letters that cannot be printed"):
+        decode(encode(ResultGiven(scores)))
 
 
 class TestNewSamples:

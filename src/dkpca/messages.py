@@ -67,6 +67,7 @@ Finite = Annotated[float, _checked(math.isfinite, "is {}, not a finite number")]
 NotNegative = Annotated[float, _checked(lambda value: 0 <= value < math.inf, "is {}, not a finite number >= 0")]
 Positive = Annotated[float, _checked(lambda value: 0 < value < math.inf, "is {}, not a finite number > 0")]
 Bits = Annotated[int, _checked(lambda value: value in RING_BITS, f"is {{}}, not one of {list(RING_BITS)}")]
+Line = Annotated[str, _checked(str.isprintable, "has letters that cannot be printed")]
 Secret = Annotated[str, _checked(_is_hex, f"is not a secret of {SEED_BYTES} bytes")]
 Positions = Annotated[
     tuple[int, ...], _checked(_ascending, f"are not 1 to {MOST_AUDITED} positions, ascending and each once")
@@ -348,7 +349,7 @@ class Scores:
     scores: Rounded  # (n_samples, n_components)
     captured_share_at_least: NotNegative  # of the variance of the true kernel, certified
     optimality_at_least: NotNegative  # of what the best components would capture, certified
-    meaning: str = ""  # what the fused matrix is a kernel of, in words
+    meaning: Line = ""  # what the fused matrix is a kernel of, in words
     row_means: Rounded | None = None  # (n_samples, 1): of the fused matrix L before centering, if agreed
     residual: NotNegative = 0.0  # |H L V - V Lambda| of the components, with row means
 

@@ -114,6 +114,13 @@ def test_stopped_while_rust_runs_python_in_an_import_it_says_one_sentence(office
     assert ran.stderr == "dkpca: interrupted; no file was left half written, the command can be repeated\n"
 
 
+def test_an_error_writes_nothing_that_a_terminal_obeys(office):
+    answer = office.run("inspect", "no\x1b[2Jsuch.csv")
+    assert answer.code == 1
+    assert "no?[2Jsuch.csv" in answer.err
+    assert "\x1b" not in answer.err
+
+
 def test_bare_the_program_lists_its_commands_and_says_that_none_was_named(office):
     answer = office.run()
     assert answer.code == 2

@@ -973,6 +973,15 @@ def test_a_result_larger_than_the_plan_and_the_samples_allow_is_not_read(size, b
         consortium.run("airline")
 
 
+@pytest.mark.parametrize("rows", [1, 59, 61])
+def test_a_result_of_another_number_of_samples_is_refused(rows, before_go, monkeypatch):
+    consortium, _ = before_go
+    told, scores = protocols.published, Rounded(np.zeros((rows, 2)))
+    monkeypatch.setattr(protocols, "published", lambda *about, **kw: replace(told(*about, **kw), scores=scores))
+    with pytest.raises(RefusedError, match="'result': .*not in the plan"):
+        consortium.finish()
+
+
 def category_tables(n=60):
     """One party of categories, two of numbers: under a kernel of categories these are constant."""
     given = tables(n, 4)

@@ -86,6 +86,12 @@ class TestOneFile:
         with pytest.raises(ProtectionError, match="in the wrong place"):
             received(actors)
 
+    def test_of_a_kind_that_a_terminal_would_obey_is_named_without_that(self, actors):
+        send(actors, kind="\x1b[2Jnothing")
+        with pytest.raises(ProtectionError, match="in the wrong place") as error:
+            received(actors)
+        assert "\x1b" not in str(error.value)
+
     def test_for_another_question_is_refused(self, actors):
         send(actors, question="ab" * 32)
         with pytest.raises(ProtectionError, match="answers another question"):
@@ -437,6 +443,12 @@ class TestThePlan:
         with pytest.raises(InputError, match="the member file of airline has tables inside tables"):
             plans.read_member(raw, "airline", actors.plan.id)
 
+    @pytest.mark.parametrize("name", ["all", "plan"])
+    def test_members_do_not_have_the_names_of_what_is_for_all(self, name):
+        for plan in (a_plan(parties=(name, "registry")), a_plan(center=name, result_to=(name,))):
+            with pytest.raises(InputError, match=f"member name '{name}' is reserved"):
+                plans.read_plan(plan.to_toml())
+
     def test_masked_sums_need_three_parties_besides_the_center(self):
         raw = a_plan(PARTIES[:2], fit={"protect": "sums"}).to_toml()
         with pytest.raises(InputError, match="needs 3 parties"):
@@ -459,6 +471,11 @@ class TestRefusals:
         with pytest.raises(RefusedError):
             actors.member("weather").refuse("go", "limits")
         assert (where / "weather/refusal").read_bytes().endswith(b'{"step": "go", "reason": "limits"}')
+
+    def test_nested_too_deep_is_a_refusal_like_any_other(self, actors):
+        actors.member("weather").send("refusal", [Part("all", (), [b"[" * 16000])], kind="refusal")
+        with pytest.raises(RefusedError, match="weather refused at step '\\?': it gave no known reason"):
+            actors.member("center").check_refusals()
 
     def test_cannot_be_forged_or_replayed(self, actors, where, tmp_path):
         others = Actors(tmp_path / "other", tmp_path / "other own").ready()

@@ -121,6 +121,25 @@ def test_a_hop_that_cheats_and_signs_the_result_is_refused(change, words, signed
     assert not list(tmp_path.glob("shared/*/summary"))  # no message with data has left
 
 
+def test_a_second_list_at_a_later_hop_is_not_raised_by_another_command(signed, tmp_path, monkeypatch):
+    """The registry hands on a list of its own choice, as its own first one, in the place of the airline's."""
+    honest = answers.ANSWERS[q.HopWanted]
+    first: dict[str, RaisedIds] = {}
+
+    def hop(party, question):
+        sent = honest(party, question)
+        if party.name == "registry" and question.hop == 0:
+            first["list"] = sent
+        if party.name == "registry" and question.hop == 1:
+            return replace(first["list"], points=sent.points)
+        return sent
+
+    monkeypatch.setattr(answers, "ANSWERS", {**answers.ANSWERS, q.HopWanted: hop})
+    with pytest.raises(RefusedError, match="weather refused at step 'ring-3': .*a list of another hop than 1"):
+        signed.finish()
+    assert not list(tmp_path.glob("shared/weather/ring-3"))
+
+
 def test_ids_made_alike_in_other_ways_are_refused(tmp_path):
     consortium = ring(tmp_path)
     described = tmp_path / "weather/party.toml"

@@ -12,6 +12,7 @@ import typer
 import dkpca
 from dkpca.cli.catalog import LazyGroup, stop
 from dkpca.errors import DKPCAError
+from dkpca.wording import printable
 
 INTERRUPTED = 130
 ABOUT_TABLES = (
@@ -85,5 +86,5 @@ def _where(sentence: str) -> str:
 
 
 def _say(code: str, sentence: str, as_json: bool) -> None:
-    plain = " ".join(sentence.split())
+    plain = printable(sentence)
     print(json.dumps({"error": {"code": code, "message": plain}}) if as_json else f"dkpca: {plain}", file=sys.stderr)

@@ -26,6 +26,7 @@ MOST_FILES = 10_000  # below one member's prefix, where no plan says more
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 FILE = re.compile(r"[a-z0-9][a-z0-9._-]{0,95}")
 DEVICES = {"con", "prn", "aux", "nul", *(f"{kind}{number}" for kind in ("com", "lpt") for number in range(10))}
+RESERVED = {"all", "plan"}  # the part of a file for everybody, and the plan among the files of the members
 OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "az"}  # where a put is seen whole or not at all
 EXTRAS = {"paramiko": "sftp", "webdav4": "webdav", "s3fs": "s3", "fsspec": "study"}
 
@@ -34,6 +35,8 @@ def check_name(name: str, what: str = "member") -> str:
     """Names become folders on every kind of disk, so they are kept plain."""
     if not isinstance(name, str) or not NAME.fullmatch(name) or name in DEVICES:
         raise InputError(f"{what} name {printable(str(name))!r} cannot be used; use up to 32 of a-z, 0-9, '_', '-'")
+    if name in RESERVED:
+        raise InputError(f"{what} name {name!r} is reserved: a study's files use it themselves; take another one")
     return name
 
 

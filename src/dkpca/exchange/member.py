@@ -18,6 +18,7 @@ from dkpca.exchange.folder import MOST_FILES, Folder, Listed
 from dkpca.exchange.identity import Secrets, sha256
 from dkpca.exchange.memory import StudyMemory
 from dkpca.exchange.plan import NO_QUESTION, Study
+from dkpca.wording import printable
 
 CENTER, ALL = "center", "all"  # parts of a file: for the center, and for everybody
 REFUSAL = "refusal"
@@ -184,7 +185,7 @@ class Membership:
                 raise ProtectionError("belongs to another study, or to another agreement of this one")
             if (header.kind, header.step, header.writer) != (kind, step, writer):
                 raise ProtectionError(
-                    f"is {header.writer}'s {header.kind} for step {header.step!r}, in the wrong place"
+                    f"is {header.writer}'s {printable(header.kind)} for step {header.step!r}, in the wrong place"
                 )
             if header.question != question:
                 raise OtherQuestionError(
@@ -214,7 +215,7 @@ class Membership:
                 try:
                     found = json.loads(kept.read_bytes())
                     step, reason = str(found["step"]), str(found["reason"])
-                except (ValueError, KeyError, TypeError):
+                except (ValueError, KeyError, TypeError, RecursionError):
                     step, reason = "?", "?"
                 raise RefusedError(name, step[:40], reason)
 

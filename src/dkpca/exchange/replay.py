@@ -230,7 +230,8 @@ class PartySide:
             told = q.decode(path.read_bytes())
         except DKPCAError as error:
             raise ProtectionError(f"the center's {ask.step} cannot be read: {error}") from error
-        if not ask.expects(told):
+        fits = not isinstance(told, q.ResultGiven) or told.scores.scores.shape[0] == self._n_told(told.batch)
+        if not ask.expects(told) or not fits:
             self.member.refuse(ask.step, "question")
         ask.questions = dict.fromkeys(self.names, told)
 
@@ -241,11 +242,16 @@ class PartySide:
             return 2**16 + 64 * n
         if step != "result":  # some numbers of each party
             return q.HEADER + TOLD_OF_A_PARTY * len(self.names)
-        union = self.party.union.get(batch)
-        n = len(self.party.order.get(batch, range(n))) if union is None else union.n_samples
+        n = self._n_told(batch)
         wanted = self.fit.n_components or 0  # below 1 a share of the variance
         components = int(wanted) if wanted >= 1 else n
         return q.HEADER + 8 * n * (2 * components + 1)  # scores, slopes of covariates, and row means
+
+    def _n_told(self, batch: str) -> int:
+        """Samples of a result: in the open those of this party, else all."""
+        union = self.party.union.get(batch) if self.fit.protect != "none" else None
+        n = len(self.new[batch].X if batch else self.table.X)
+        return len(self.party.order.get(batch, range(n))) if union is None else union.n_samples
 
     def _answers(self, ask: Ask, question: q.Question) -> dict[str, Any]:
         """Answer a step; return the answers of others that this party may read, and its own shape."""

@@ -179,6 +179,8 @@ def _hop(party: Party, question: q.HopWanted) -> messages.RaisedIds:
         return sent
     if (batch, question.hop - 1) not in party.raised:
         raise ProtectionError(f"party {party.name!r} has no list for hop {question.hop}")
+    if party.raised[batch, question.hop - 1].hop != question.hop - 1:  # so that no list is raised at two hops
+        raise ProtectionError(f"party {party.name!r} got a list of another hop than {question.hop - 1}")
     if (batch, OWN_LIST) in party.raised:
         member.remember(party.raised[batch, OWN_LIST])
     sent = member.raise_list(party.raised[batch, question.hop - 1])
