@@ -121,6 +121,23 @@ def test_columns_that_the_message_says_nothing_about_are_not_recovered():
     assert small < 0.1
 
 
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+def test_small_columns_beside_a_large_one_are_recovered_as_well_as_they_are_known(precision):
+    X = RANDOM.normal(size=(120, 5)) * [1e6, 1.0, 1.0, 1.0, 1.0]
+    assert min(measure(summary_of(X, Linear(), 5, precision=precision), X).columns) > 0.99
+
+
+def test_small_directions_behind_more_large_ones_than_known_rows_are_found():
+    X = RANDOM.normal(size=(600, 3))
+    U, lengths, _ = np.linalg.svd(np.hstack([1e-6 * X, RANDOM.normal(size=(600, 50))]), full_matrices=False)
+    assert min(against([Seen(U * lengths, Linear(), 0.0, 3)], X).columns) > 0.7
+
+
+def test_directions_of_noise_recover_nothing():
+    noise, X = RANDOM.normal(size=(300, 80)), RANDOM.normal(size=(300, 5))
+    assert against([Seen(noise, Linear(), 0.0, 5)], X).worst < 0.1
+
+
 @pytest.mark.parametrize("factor", [1e-12, 1.0, 1e150])
 def test_units_of_a_column_change_nothing(factor):
     message = summary_of(TUMORS, RBF(1 / 30), 10)

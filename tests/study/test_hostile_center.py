@@ -98,6 +98,8 @@ class Attack:
 BLIND = {"protect": "blind", "law": "sum", "n_components": 2, "standardize": True}
 CAREFUL = BLIND | {"gamma": 0.02}
 ALONE = {"airline": 0.02, "registry": 1e-12, "weather": 1e-12}
+TINY = {"airline": 1e-13, "registry": 1.0, "weather": 1.0}
+LINEAR_BUT_ONE = {"airline": "rbf", "registry": "linear", "weather": "linear"}
 PLANS = {
     "audit rows": Attack({"gamma": 0.02, "rank": 1, "n_components": 1, "audit": 60}, "audit_rows", by_audit, width=5),
     "batches as questions": Attack(
@@ -118,6 +120,13 @@ PLANS = {
     "kernels too narrow for the others": Attack(
         BLIND | {"n_components": 25, "gamma": {"airline": 0.02, "registry": 1e4, "weather": 1e4}}, "recovery", None
     ),  # the others refuse
+    "a weight that makes one party small": Attack(
+        BLIND | {"kernel": "linear", "n_components": 6, "weights": TINY}, "recovery", by_result, width=2
+    ),
+    "a kernel that makes one party small": Attack(
+        BLIND | {"kernel": LINEAR_BUT_ONE, "gamma": {"airline": 1e-13}, "n_components": 6}, "recovery", by_result,
+        width=2,
+    ),
     "few samples": Attack(CAREFUL, "samples", None, {"samples": 5}),
     "finest numbers": Attack({"gamma": 0.02, "rank": 1, "precision": "float64"}, "precision", None),
 }  # fmt: skip

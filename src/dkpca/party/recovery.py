@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ MOST_AT_ONCE = 256  # columns whose regressions are formed together: 29 penaltie
 NEAREST = 4  # known rows that a guess is the mean of
 CAUTION = 0.1  # kernel values below this share of what the message left out of a diagonal are noise
 MOST_COMPONENTS = 40  # looked for by ICA
+ROUNDING = 1e-13  # directions shorter than this share of the longest are no part of what was sent
 WILD = 1e100  # a guess of a number of size 1 beyond this is as wrong as any
 
 
@@ -214,6 +216,32 @@ def regressions(features: Matrix, known: Matrix, values: Matrix) -> Iterator[Mat
     near = np.where(squared <= np.sort(squared, axis=1)[:, [min(NEAREST, len(known)) - 1]], squared, np.inf)
     weights = 1.0 / np.sqrt(near + 1e-12 * size)
     yield weights @ values / weights.sum(axis=1, keepdims=True)
+
+
+def in_equal_lengths(features: Matrix) -> Matrix:
+    """Return the directions of the features, each of length 1: what is small in a message is known as exactly."""
+    features = _to_one(features)
+    centered = features - features.mean(axis=0)
+    # Columns of size 1, made orthogonal one after another (QR with pivots: rounding comes last). An SVD would mix
+    # columns of equal lengths, and what is in few of them would be in all.
+    size = np.abs(centered).max(axis=0)
+    kept = size > ROUNDING * np.abs(features).max(axis=0)
+    if not kept.any():
+        return np.zeros((len(features), 1))
+    Q, R, _ = scipy.linalg.qr(centered[:, kept] / size[kept], mode="economic", pivoting=True)
+    lengths = np.abs(np.diagonal(R))
+    return np.asarray(Q[:, : len(lengths)][:, lengths > ROUNDING * lengths[0]])
+
+
+def regressions_on_directions(directions: Matrix, known: Matrix, values: Matrix) -> Iterator[Matrix]:
+    """Estimates by ridge on directions of length 1: all, and as many as there are columns that tell most of these."""
+    # A column may be in few directions, wherever these are: those whose known rows correlate most with known values.
+    centered, V = directions - directions[known].mean(axis=0), values - values.mean(axis=0)
+    yield ridge([centered @ centered[known].T], known, values)
+    F = centered[known] / np.maximum(np.linalg.norm(centered[known], axis=0), 1e-300)
+    explained = ((F.T @ (V / np.maximum(np.linalg.norm(V, axis=0), 1e-300))) ** 2).sum(axis=1)
+    few = centered[:, np.argsort(-explained, kind="stable")[: values.shape[1]]]
+    yield ridge([few @ few[known].T], known, values)
 
 
 def ridge(similar: Sequence[Matrix], known: Matrix, values: Matrix) -> Matrix:
@@ -410,7 +438,11 @@ def draws_of(n_samples: int, known_rows: int, random_state: int) -> list[Matrix]
 
 def regressed(features: Matrix, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
     """Scores of the regression that does best over all draws, by column."""
-    tried = [[truth.score(g, known) for g in regressions(features, known, truth.values[known])] for known in draws]
+    directions, tried = in_equal_lengths(features), []
+    for known in draws:
+        values = truth.values[known]
+        guesses = chain(regressions(features, known, values), regressions_on_directions(directions, known, values))
+        tried.append([truth.score(guess, known) for guess in guesses])
     scores = np.array(list(zip(*tried, strict=True)))  # (regressions, draws, columns)
     best = np.argmax(np.clip(scores, 0.0, 1.0).mean(axis=1), axis=0)
     return np.asarray(np.take_along_axis(scores, best[None, None, :], axis=0)[0])
