@@ -328,14 +328,14 @@ def test_columns_of_the_others_that_hide_little_are_in_the_review(others, width,
         name: ([f"s{row}" for row in range(120)], others(random, 120)) for name in NAMES[1:]
     }
     sums = {"gamma": 0.01, "protect": "sums", "n_components": 2}
-    consortium = founded(tmp_path, sums, CAUTIOUS, given)
+    consortium = founded(tmp_path, sums, CAUTIOUS | {"recovery": 0.6}, given)
     found = consortium.at("airline", study.review)
     monkeypatch.setattr(reviews, "COUNTED", (reviews.INDEPENDENT,))
     careless = consortium.at("airline", study.review)
     assert careless.green
     consortium.sign().finish()
     real = by_joint_matrix(consortium, given["airline"][1])
-    assert real > CAUTIOUS["recovery"]
+    assert real > 0.6
     assert found.at_worst is not None
     assert found.at_worst > real - 0.05
     if width == 12:  # the own columns, shuffled, hide as little
@@ -603,8 +603,9 @@ def test_raising_the_limits_after_a_red_review_needs_another_review(tmp_path):
 class TestASecondStudy:
     """Founded anew without one member, with one sample less, with another gamma: the table's folder remembers."""
 
-    def second(self, tmp_path, fit, limits, names=NAMES, rows=120, width=25, same_keys=True, **plan):
-        given = {name: (ids[:rows], X[:rows]) for name, (ids, X) in tables(width=width).items() if name in names}
+    def second(self, tmp_path, fit, limits, names=NAMES, rows=120, width=25, same_keys=True, later=0, **plan):
+        ids = [f"s{row + later}" for row in range(rows)]
+        given = {name: (ids, X[:rows]) for name, (_, X) in tables(width=width).items() if name in names}
         (tmp_path / "second").mkdir()
         about: dict[str, Any] = {"align": "position", "samples": 50} | plan
         again = Consortium(tmp_path / "second", given, fit, **about)
@@ -752,20 +753,41 @@ class TestASecondStudy:
         red = [] if who == "the same" else ["masked sums of the same samples with other parties or columns"]
         assert [finding.limit for finding in found.findings if not finding.ok] == red
 
+    @pytest.mark.parametrize(
+        ("later", "masked"), [(70, 1), (118, 1), (119, 1), (120, 0)], ids=lambda value: f"{value}"
+    )
+    def test_with_another_roster_shares_no_sample_of_masked_sums(self, later, masked, tmp_path, monkeypatch):
+        """A table that moves on by a few rows: each pair of samples in both sums gives one member's distance away."""
+        monkeypatch.setattr(recovery, "MOST_ROWS", 60)  # of which neither review may have attacked a shared one
+        self.four(tmp_path).sign("airline")
+        found = self.second(tmp_path, self.SUMS, ANYTHING, later=later).at("airline", study.review)
+        (asked,) = [each for each in found.findings if each.limit.startswith("masked sums")]
+        assert (asked.asked, asked.ok) == (masked, not masked)
+
+    def test_of_samples_that_an_earlier_version_did_not_keep_counts_as_of_the_same(self, tmp_path):
+        self.four(tmp_path).sign("airline")
+        (path,) = (tmp_path / "airline/studies").glob("*/left.json")
+        about = json.loads(path.read_text())
+        path.write_text(json.dumps({key: value for key, value in about.items() if key != "samples"}))
+        found = self.second(tmp_path, self.SUMS, ANYTHING, later=120).at("airline", study.review)
+        assert [each.limit for each in found.findings if not each.ok] == [
+            "masked sums of the same samples with other parties or columns"
+        ]
+
     def test_with_folders_that_remember_nothing_tells_what_one_member_added(self, tmp_path):
-        """The careless twin: another DIR for the same table. The difference of two sums is one member's distances."""
+        """The careless twin: another DIR for a table with the last rows. Two sums differ by one member's distances."""
         first = self.four(tmp_path)
         first.sign().finish()
         (tmp_path / "second").mkdir()
-        given = {name: table for name, table in first.tables.items() if name != "port"}
+        given = {name: (ids[70:], X[70:]) for name, (ids, X) in first.tables.items() if name != "port"}
         again = Consortium(tmp_path / "second", given, self.SUMS, align="position", samples=50).join(**ANYTHING)
         again.sign().finish()
         K = []
         for each in (first, again):
             (joined,) = decode_model((each.root / "center/result/model.safetensors").read_bytes()).summaries.values()
             K.append(joined.factor.decode() @ joined.factor.decode().T)
-        found = np.log(K[1] / K[0]) / 0.01
-        X = first.tables["port"][1]
+        found = np.log(K[1] / K[0][70:, 70:]) / 0.01
+        X = first.tables["port"][1][70:]
         true = ((X[:, None] - X[None]) ** 2).sum(axis=2)
         assert np.corrcoef(found.ravel(), true.ravel())[0, 1] > 0.99
 

@@ -47,7 +47,6 @@ from dkpca.wording import counted, in_bytes
 ATTACKED = "How well an attacker who knows some rows could recover each column from all messages (R²; 1 = exactly):"
 ASSUMED = "This assumes that the other parties' columns are real, unrelated to yours and vary in as many ways."
 UNMEASURED = "something that cannot be measured"  # and counts as recovered
-SHARED = 0.5  # share of common samples from which two masked sums are about nearly the same ones
 SHOWN_COLUMNS = 8
 MOST_LEFT_OUT = 5  # columns that a review leaves out to see whether the plan is then green
 MOST_ROWS, FEWEST_ROWS = 3000, 200  # of all parties together in a rehearsal, and of each
@@ -205,8 +204,12 @@ class Case:
     def undone_by(self) -> str:
         """What may give the rotation of a blind fit away: columns, or another study of some of these samples."""
         known = sorted(set(self.limits.public) & set(self.plan.parties) - {self.name})
-        again = any(set(self.table.samples).intersection(about["keys"]) for about, _ in self.before)
+        again = any(self.shares(about) for about, _ in self.before)
         return f"the columns of {', '.join(known)}" if known else "another study of these samples" * again
+
+    def shares(self, about: Mapping[str, Any]) -> bool:
+        """Whether an earlier study had one of these samples; one that an earlier version kept counts as if it had."""
+        return "samples" not in about or not set(self.table.samples).isdisjoint(about["samples"])
 
     @property
     def in_the_clear(self) -> list[str]:
@@ -240,7 +243,7 @@ def keep(memory: StudyMemory, found: Review, case: Case) -> None:
     """Keep what the study would let out, so that later reviews measure the union with it once this one is signed."""
     plan, factors = case.plan, [each.seen.factor for each in found.leaving if each.seen is not None]
     about = {"parties": plan.parties, "protect": plan.protect, "keys": case.keys, "columns": dict(found.columns)}
-    about["roster"] = _roster(found.study)
+    about |= {"roster": _roster(found.study), "samples": case.table.samples}
     arrays: dict[str, Any] = {f"factor{number}": factor.astype(np.float32) for number, factor in enumerate(factors)}
     turned = [each.beside.factor for each in found.leaving if each.beside is not None]
     arrays |= {f"{TURNED}{number}": factor.astype(np.float32) for number, factor in enumerate(turned)}
@@ -521,12 +524,12 @@ def _findings(case: Case, leaving: Sequence[Leaving], worst: float, roster: Mapp
     plan, fit, limits, table = case.plan, case.fit, case.limits, case.table
     rank = max((each.rank for each in leaving), default=0)
     before = [about for about, _ in case.before]
-    keys, now = set(table.samples), (roster, sorted([*table.columns, *case.in_the_clear]))
+    now = (roster, sorted([*table.columns, *case.in_the_clear]))
     sent = plan.covariates.get(case.name, ()) if case.in_the_clear else ()
     willing = limits.recovery >= 1.0 or set(sent) <= set(limits.covariates)
     hidden = [about for about in before if "none" not in (plan.protect, about["protect"])]
     others = [about for about in hidden if (about.get("roster"), sorted(about["columns"])) != now]
-    masked = [about for about in others if len(keys & set(about["keys"])) >= SHARED * len(about["keys"])]
+    masked = [about for about in others if case.shares(about)]  # two sums differ by one party's part of these
     finer = PRECISIONS.index(fit.precision) <= PRECISIONS.index(limits.precision)
     fewest = min(plan.samples, plan.batch_samples if plan.batches else plan.samples)
     return (
