@@ -775,7 +775,7 @@ class TestASecondStudy:
         ]
 
     def test_with_folders_that_remember_nothing_tells_what_one_member_added(self, tmp_path):
-        """The careless twin: another DIR for a table with the last rows. Two sums differ by one member's distances."""
+        """The careless twin: another DIR for the last rows. Two sums differ by one member's distances."""
         first = self.four(tmp_path)
         first.sign().finish()
         (tmp_path / "second").mkdir()
