@@ -97,6 +97,7 @@ class Eigenpairs:
         """Return only the first k of these pairs."""
         if k >= self.values.shape[0]:
             return self
+        near = slice(k, min(k + NEARBY, self.values.shape[0]))
         return replace(
             self,
             values=self.values[:k],
@@ -104,7 +105,7 @@ class Eigenpairs:
             next_value=float(self.values[k]),
             extension=self.extension.head(k),
             missed_within=None if self.missed_within is None else self.missed_within[:k, :k],
-            nearby=Nearby(self.values[k : k + NEARBY], self.vectors[:, k : k + NEARBY]),
+            nearby=Nearby(self.values[near], self.vectors[:, near]),
         )
 
     def known(self) -> Array:
