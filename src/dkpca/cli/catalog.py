@@ -51,7 +51,7 @@ def stop(number: int, frame: Any) -> None:
         frame = frame.f_back
     if frame is None:
         raise KeyboardInterrupt
-    Timer(0.05, os.kill, (os.getpid(), number)).start()
+    Timer(0.005, os.kill, (os.getpid(), number)).start()
 
 
 def load(name: str) -> Any:
