@@ -58,7 +58,7 @@ class PreparedTable:
     preparation: dict[str, Any] = field(default_factory=dict)
     standardized: bool = False  # whether the numbers were standardized
     keys: list[str] | None = None  # what its samples are matched by
-    folder: Path = field(default_factory=Path.cwd)  # from which paths go out
+    folder: Path = field(default_factory=Path.cwd)  # that relative paths start from
 
     def __call__(self, columns_are: str) -> Any:
         """Read and prepare the table for a kernel that takes its columns so."""
