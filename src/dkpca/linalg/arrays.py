@@ -111,7 +111,7 @@ def let_go(part: Any) -> None:
 
 
 def _mapping(part: Any) -> mmap.mmap | None:
-    """Return the mapped file that an array without gaps lies in, if it can be read only."""
+    """Return the mapped file that an array without gaps lies in, if the array is read-only."""
     if not isinstance(part, np.ndarray) or not part.flags.c_contiguous or part.flags.writeable:
         return None
     base: Any = part

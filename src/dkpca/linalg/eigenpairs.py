@@ -21,7 +21,7 @@ from dkpca.linalg.arrays import (
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.rows import Distinct, Made, RowGroup, cross, groups, kept, multiply, over, pick, times
 
-RESIDUAL_SHARE = 1.2
+RESIDUAL_SHARE = 1.2  # above 2 / sqrt(3)
 NEARBY = 5  # pairs behind the leading ones that a solver returns beside them
 WELL_CONDITIONED = 1e-4  # smallest eigenvalue of the cross product of columns of length one
 EVEN = 64.0  # epsilons by which the lengths of eigenvectors may differ from one

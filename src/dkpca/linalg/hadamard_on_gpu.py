@@ -4,7 +4,7 @@
 and a tile above the diagonal is used for its mirror image too. Sums over tiles are atomic, so the last bits of the
 answer differ from run to run. Rough products have float16 factors and tiles, and float32 sums: seven times faster,
 and good for finding where to look, not for what is stated. Written in Triton, which comes with torch for CUDA;
-without it, for blocks wider than 64, and where a tile does not fit the device, `gram` works with plain torch.
+without it, for blocks wider than 64, and where a tile does not fit the device, `FusedGram` works with plain torch.
 """
 
 from collections.abc import Callable, Iterable, Sequence

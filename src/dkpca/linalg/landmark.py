@@ -2,8 +2,8 @@
 
 Landmarks are chosen by randomly pivoted Cholesky, among a sample of the rows where there are many. With C the columns
 at the landmarks and L L' their block of the matrix, F = C inv(L)' has F F' below the matrix, and the leading
-eigenpairs of F F' are those of the small F'F. The first pass adds up C'C or F'F, the second makes the eigenvectors;
-neither C nor F is kept.
+eigenpairs of F F' are those of the small F'F. The first pass adds up C'C or F'F, the second makes the eigenvectors.
+Of many rows, C or F is made in both passes, but for the first rows, which a cache holds.
 
 Chen, Epperly, Tropp, Webber (2022), *Randomly pivoted Cholesky*; Epperly, Tropp, Webber (2024), *Embrace
 rejection*, for the block form: proposals are drawn in bulk and thinned so that the pivots are distributed as if
@@ -77,7 +77,7 @@ LANDMARKS_PER_PAIR = 4
 LEAST_LANDMARKS = 100
 SAMPLE, SAMPLE_SHARE = 10_000, 20  # rows to choose landmarks among: at least so many, and so many for each landmark
 CHOOSING, LIFTING = 0.1, 0.6  # shares of the work that are done after the choice, and before the second pass
-MIN_BLOCK = 32  # pivots that are proposed at a time
+MIN_BLOCK = 32  # pivots that are proposed at a time, at least
 ENOUGH = 1e-12  # error of the eigenvalues, as a share of the trace, that is not worth a substitution for each row ...
 BESIDE_MISSED = 1e-4  # ... and as a share of the trace that the landmarks miss
 MOST_NUMBERS = 2**25  # rows times landmarks for which bounds may take a third of the time ...
@@ -320,7 +320,7 @@ def _lifted(
 ) -> tuple[Array, Array, Array, ResidualBound | None]:
     """Products V of the centered factor with leading columns, and with those behind; V'V; a bound on what is left.
 
-    Without `rounding` the trace has to do, as it may where it is far less than the next eigenvalue, left out too.
+    Without `rounding` there is no such bound, and the trace of what is left serves instead.
     """
     xp, k = namespace(leading), leading.shape[1]
     weights = xp.concat([leading, behind], axis=1)

@@ -40,7 +40,7 @@ SMALL = 128  # rows of a block on a CPU
 FEW = 2 * SMALL  # rows for which float32 is precise enough: n^2 / 2 roundings at worst are within ...
 WIDER = 1.003  # ... what a bound on a norm is widened by
 SINGLE = 2.0**-24  # largest relative error of a rounding in float32
-ROUGH = 2e-3  # that, as a share of the eigenvalue behind the last, is not worth twice the time
+ROUGH = 2e-3  # rounding in float32, as a share of the eigenvalue behind the last, that is not worth twice the time
 
 
 # How large the part of a matrix is that landmarks do not explain: a bound from blocks on its diagonal.
@@ -345,9 +345,9 @@ class LandmarkBlock:
 
         F is exact for a matrix that differs in the landmarks' rows and columns, by D: a few roundings of
         sqrt(K_ii K_jj) for each entry. What that matrix leaves unexplained is Z' (K + D) Z with Z' = [-W, I] and
-        W = F inv(L); the first part is positive semidefinite, the second at most (1 + |W|^2) |D|.
+        W = F inv(L): a positive semidefinite part, and one of at most (1 + |W|^2) |D|. K itself is off by |D|.
         """
-        # (1 + |W|^2) |D| with |W|^2 = |inv(L)' F'F inv(L)|, and |D| by the traces of the corner and of all.
+        # (2 + |W|^2) |D| with |W|^2 = |inv(L)' F'F inv(L)|, and |D| by the traces of the corner and of all.
         if not self.L.any():
             return 0.0
         if not np.diagonal(self.L).all():

@@ -40,7 +40,7 @@ DENSE_PASSES = 15  # products with the matrix for each pair, by Lanczos
 CHOLESKY = 0.4  # of n^3: the proof that Lanczos missed none
 EIGENSOLVER_GPU = 60.0  # of n^3: a GPU has no partial solver
 STREAMED_PASSES = 10  # products with a block, those that search for missed pairs included
-SPARE = 10  # columns of a block beyond the pairs, and half as many again as there are
+SPARE = 10  # columns of a block beyond the pairs, or half as many as the pairs if that is more
 PARTY_SHARE = 1 / 8  # share of WORK for landmarks whose number nobody gave: those of a party
 
 
@@ -162,7 +162,7 @@ def landmarks_within(n: int, entry: float, operations: float) -> int:
     return min(n, int(((entry**2 + 12.0 * share) ** 0.5 - entry) / 6.0))
 
 
-# Matrices of any size are brought to size one, by a power of four, so that no square under- or overflows
+# Very small or large matrices are brought near size one, by a power of four, so that no square under- or overflows
 
 
 def ordinary(gram: Gram) -> tuple[Gram, float]:

@@ -25,7 +25,7 @@ from dkpca.linalg.arrays import is_dask_array
 Numbers = np.ndarray[Any, Any]
 Task = Any  # what Dask calls delayed
 TIMEOUT = "dkpca.timeout"  # in Dask's configuration: seconds to wait for an answer, where nobody says
-LEAST_TALL = 32  # rows of an array that stays on its worker: fewer are few
+LEAST_TALL = 32  # rows of an array that stays on its worker, at least; a smaller one comes back
 
 
 def is_collection(table: Any) -> bool:
@@ -250,14 +250,14 @@ def _chunk_digest(start: int, rows: Any) -> str:
     return hashlib.sha256(np.ascontiguousarray(rows).tobytes()).hexdigest()
 
 
-def here(holder: Any, folder: str | None = None) -> Any:
+def here(holder: Any) -> Any:
     """Return the same object with its Dask arrays in files without a name, written a chunk at a time."""
     data, arrays = _pickled(holder, is_dask_array)
-    return _unpickled(data, *(_in_file(array, folder) for array in arrays))
+    return _unpickled(data, *map(_in_file, arrays))
 
 
-def _in_file(array: Any, folder: str | None) -> Numbers:
-    with tempfile.TemporaryFile(dir=folder) as file:
+def _in_file(array: Any) -> Numbers:
+    with tempfile.TemporaryFile() as file:
         out = np.memmap(file, dtype=array.dtype, mode="w+", shape=array.shape).view(np.ndarray)
     start = 0
     for block in array.to_delayed().reshape(-1):

@@ -432,7 +432,7 @@ class Moments:
 
 
 def moments(Z: Any, start: Array, *, centered: bool, progress: Done = nobody) -> Moments:
-    """Return the sums of z - start and of their squares over the rows z of a table; of z, if not centered."""
+    """Return the sums of y and y y' over rows of a table, y = z - start for a row z; not centered, only of z z'."""
     width = start.shape[0]
 
     def of(first: int, part: RowGroup) -> Moments:

@@ -31,7 +31,7 @@ MIN_PASSES = 4  # the start may consist of eigenvectors that are not the leading
 ROUGH = 1e-3  # share of an eigenvalue by which few digits can err
 WORTHWHILE = 0.1  # of the residual before, to which a correction in few digits must have brought it to be made again
 SPARE = 10  # directions carried beyond the pairs wanted: they decide how fast the last pair converges
-MANY = 6  # a basis of so many blocks as large as the matrix takes more memory and time than the matrix
+MANY = 6  # blocks: a basis of so many that has as many columns as the matrix takes more memory and time than it
 MOST_BLOCKS = 8  # blocks kept before the basis is cut back to its best part
 CORRECTING = 2  # passes to correct what was measured
 INDEPENDENT = 1e-4  # squared length that a direction must have outside of the others
@@ -155,12 +155,11 @@ class Streamed:
     """Exact leading eigenpairs from products with thin blocks.
 
     The start comes from landmarks, with a little noise so that nothing is orthogonal to it; where products in few
-    digits are much faster, from passes in these (`low_precision`). Every further pass adds the residual of the
+    digits are much faster, from passes in these (`LowPrecision`). Every further pass adds the residual of the
     present answer to the basis (Rayleigh and Ritz on a block Krylov space), or what few digits make of it, so that
     residuals are measured and not estimated. It stops when the pairs wanted have converged, none of the others,
-    residual included, reaches up to them, and a random search of the rest (`missed_pairs`) finds none that
-    does. As with every Krylov method that is a proof for the pairs; that none is missing holds with the probability
-    of the search.
+    residual included, reaches up to them, and a random search of the rest (`search`) finds none that does. As with
+    every Krylov method that is a proof for the pairs; that none is missing holds with the probability of the search.
     """
 
     tolerance: float = 1e-6  # of each pair: its residual |K v - lambda v| as a share of its own eigenvalue
