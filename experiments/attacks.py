@@ -115,7 +115,7 @@ def compared(settings: Settings, seed: int) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for name in settings.sets:
         for kernel_name, kernel, X in cases(table(name, settings.n_samples)):
-            truth = Truth.of(X, Linear())
+            truth = Truth.of(X)
             n, known = len(X), settings.known_rows
             draws = [np.random.default_rng((seed, draw)).permutation(n)[:known] for draw in range(settings.draws)]
             for rank in settings.ranks:

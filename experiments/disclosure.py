@@ -87,7 +87,7 @@ def recovered(settings: Settings, seed: int) -> list[dict[str, object]]:
     """R squared by data set, mode, who and known rows: lowest, middle and highest column."""
     rows: list[dict[str, object]] = []
     for name, parties in tables(settings).items():
-        truth = Truth.of(parties["party0"], Linear())
+        truth = Truth.of(parties["party0"])
         model = DKPCA(settings.n_components[0], gamma=None, protect="sums").fit(parties)
         for mode, who, seen in held(parties, model, settings.n_components):
             for known in settings.known_rows:

@@ -19,7 +19,7 @@ def with_public_columns(
     Each has its table and its kernel beside it, which the plan tells.
     """
     (message, X, kernel), (other, Y, its_kernel) = sent, public
-    truth, draws = Truth.of(X, kernel), draws_of(len(X), known_rows, random_state)
+    truth, draws = Truth.of(X, kernel.columns_are), draws_of(len(X), known_rows, random_state)
     K = np.asarray(its_kernel(Y, Y))
     K = K - K.mean(axis=0) - K.mean(axis=1)[:, None] + K.mean()
     vectors = np.linalg.eigh(K)[1][:, ::-1]

@@ -205,14 +205,14 @@ def test_a_blind_center_with_a_hundred_known_rows_recovers_nothing(n, kernel):
     ]
     draws = [np.random.default_rng(seed).permutation(n)[:100] for seed in range(3)]
     for factor in [*received, np.hstack(received)]:
-        found = attacked(Seen(factor, Linear(), 0.0, factor.shape[1]), Truth.of(table, Linear()), draws)
+        found = attacked(Seen(factor, Linear(), 0.0, factor.shape[1]), Truth.of(table), draws)
         assert max(max(values) for values in found.values()) < 0.1
 
 
 def test_the_same_attack_recovers_everything_without_the_rotation():
     factor = summarize(X[:, :10], party="clinic", kernel=Linear(), rank=Fixed(10))[0].factor.decode()
     draws = [np.random.default_rng(0).permutation(len(X))[:100]]
-    found = attacked(Seen(factor, Linear(), 0.0, 10), Truth.of(X[:, :10], Linear()), draws)
+    found = attacked(Seen(factor, Linear(), 0.0, 10), Truth.of(X[:, :10]), draws)
     assert min(found["factor rows"]) > 0.99
 
 

@@ -258,8 +258,8 @@ def test_under_masked_sums_the_measure_at_go_is_on_the_sums_too(tmp_path):
     consortium = founded(tmp_path, NARROW, ANYTHING, tables(width=6))
     table = own_table.load(tmp_path / "airline", "quantities")
     derived = q.Derived(120, "00" * 32, dict.fromkeys(NAMES, 6), dict.fromkeys(NAMES, RBF(30.0)))
-    memory, fit = consortium.memory("airline"), consortium.fit
-    case = reviews.Case(consortium.plan, fit, "airline", derived.columns, table, Limits(), memory)
+    seen = consortium.at("airline", lambda *here: founding.shown(founding.seat(*here)))
+    case = reviews.Case.of(seen, consortium.fit, "airline", table, Limits(), consortium.memory("airline"))
     found = reviews.at_go(case, derived, range(120))
     assert found > 0.95
 
@@ -634,7 +634,7 @@ class TestASecondStudy:
         assert one.green
         assert other.green
         first.at("airline", study.sign, one.study.fingerprint[:40])
-        with pytest.raises(InputError, match="signed since the review; review again"):
+        with pytest.raises(InputError, match="since the review; review again"):
             again.at("airline", study.sign, other.study.fingerprint[:40])
         assert not (again.root / "shared/airline/signature-1").exists()
 
@@ -716,9 +716,43 @@ class TestASecondStudy:
 
     SUMS: Mapping[str, Any] = {"gamma": 0.01, "protect": "sums", "n_components": 2, "precision": "float64"}
 
-    def four(self, tmp_path):
+    def four(self, tmp_path, **plan):
         given = tables(names=(*NAMES, "port"))
-        return Consortium(tmp_path, given, self.SUMS, align="position", samples=50).join(**ANYTHING)
+        return Consortium(tmp_path, given, self.SUMS, align="position", samples=50, **plan).join(**ANYTHING)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def batch_once(cls, tmp_path_factory):
+        """A study of four after its fit, and tables of new samples that a second one begins with."""
+        first = cls().four(tmp_path_factory.mktemp("batch"), batches=1, batch_samples=50).sign()
+        first.finish()
+        for name in first.names:
+            header, *rows = (first.root / f"{name}.csv").read_text().splitlines()
+            new = [f"s{120 + number},{row.partition(',')[2]}" for number, row in enumerate(rows[:60])]
+            (first.root / name / "new").mkdir()
+            (first.root / name / "new/1.csv").write_text("\n".join([header, *new]) + "\n")
+        return first
+
+    def test_with_another_roster_shares_no_new_sample_of_masked_sums(self, batch_once, tmp_path):
+        first = batch_once.copy(tmp_path)
+        before = self.second(tmp_path, self.SUMS, ANYTHING, later=120)
+        reviewed = before.at("airline", study.review)
+        assert reviewed.green
+        with contextlib.suppress(WaitingError):
+            first.run("airline")
+        with pytest.raises(InputError, match="since the review; review again"):
+            before.at("airline", study.sign, reviewed.study.fingerprint[:40])
+        found = before.at("airline", study.review)
+        assert [each.limit for each in found.findings if not each.ok] == [
+            "masked sums of the same samples with other parties or columns"
+        ]
+
+    def test_with_another_roster_leaves_its_samples_to_no_batch_of_the_first(self, batch_once, tmp_path):
+        first = batch_once.copy(tmp_path)
+        self.second(tmp_path, self.SUMS, ANYTHING, later=120).sign("airline")
+        with pytest.raises(InputError, match="batch-1: some of its samples were in another protected study"):
+            first.run("airline")
+        assert not list((tmp_path / "shared").glob("airline/batch-1*"))
 
     def test_with_another_roster_of_masked_sums_is_red(self, tmp_path):
         self.four(tmp_path).sign("airline")
@@ -1040,6 +1074,20 @@ def test_where_nobody_minds_constant_addends_the_sum_is_one_partys_distances(tmp
     found = -np.log(np.maximum(K, 1e-300))
     apart = ~np.eye(len(X), dtype=bool)
     assert np.corrcoef(found[apart], differ[apart])[0, 1] > 0.999
+
+
+def test_a_blind_plan_on_categories_is_measured_by_who_has_which(tmp_path):
+    """One component tells half of the samples from the others; the mean code of both is the same."""
+    codes = np.repeat([0.0, 0.0, 1.0, -1.0], 30)[:, None]
+    given = tables() | {"airline": (tables()["airline"][0], codes)}
+    kernels = {"airline": "overlap"} | dict.fromkeys(NAMES[1:], "rbf")
+    fit = {"kernel": kernels, "gamma": {"airline": 5.0} | dict.fromkeys(NAMES[1:], 1e-3), "law": "sum"}
+    consortium = founded(tmp_path, fit | {"protect": "blind", "n_components": 1}, CAUTIOUS, given)
+    found = consortium.at("airline", study.review)
+    assert not found.green
+    assert found.columns["airline0"] > 0.55
+    (scores,) = [each.seen for each in found.leaving if each.what == "1 components"]
+    assert recovery.against([scores], codes).worst < 0.1  # what codes as numbers would say
 
 
 @pytest.fixture(scope="module")

@@ -199,6 +199,11 @@ class Study:
         """Identity of every member."""
         return {name: member.identity for name, member in self.members.items()}
 
+    @property
+    def roster(self) -> dict[str, str]:
+        """Identity of every party: its name can be taken by another organization in another study."""
+        return {party: self.public[party] for party in self.plan.parties}
+
     @cached_property
     def signatures(self) -> "dict[str, Signature]":
         """All signatures by member, verified."""

@@ -355,13 +355,17 @@ class PartySide:
             return "question", ""
         if self.limits.recovery >= 1.0:  # no measure is above it
             return "", ""
-        memory, columns = self.member.memory.memory, self.terms.columns
-        case = Case(self.plan, self.fit, self.member.name, columns, self.table, self.limits, memory)
-        worst = reviews.at_go(case, derived, range(n_own) if order is None else order)
+        worst = reviews.at_go(self._case, derived, range(n_own) if order is None else order)
         if worst <= self.limits.recovery:
             return "", ""
         told = f"recovery {worst:.2f} on the samples that all have, and limits.toml allows {self.limits.recovery:g}"
         return "limits", f"{told}; review measured all samples of this table"
+
+    @property
+    def _case(self) -> Case:
+        """The plan as a review of it sees it."""
+        member = self.member
+        return Case.of(member.study, self.fit, member.name, self.table, self.limits, member.memory.memory)
 
     def _kernels(self, derived: q.Derived) -> dict[str, Kernel] | None:
         """Kernels that follow from the plan with the widths told; None if a width is outside the plan's bounds."""
@@ -401,6 +405,13 @@ class PartySide:
         again = _samples_in(table) & {sample for other in before for sample in _samples_in(other)}
         if again:
             raise InputError(f"{batch}: {len(again)} of its samples were placed before; leave them out")
+        named = [] if table.ids is None else table.samples
+        if self._case.summed_otherwise(named):
+            raise InputError(
+                f"{batch}: some of its samples were in another protected study, with other parties or columns, and "
+                "both sums together would reveal one party's part; leave them out"
+            )
+        reviews.place(self.member.memory, named)
 
     def _freeze(self, batch: str, told: q.ResultGiven) -> None:
         """Bind the masks of a batch to all that its numbers follow from; a file that changes later is refused."""

@@ -163,11 +163,18 @@ class Case:
     plan: Plan
     fit: Fit
     name: str  # of the party
+    roster: Mapping[str, str]  # identity of each party
     columns: Mapping[str, int]  # number of columns of each party
     table: OwnTable
     limits: Limits
     memory: Memory
     others: str = INDEPENDENT  # what is put in the place of the other parties' columns
+
+    @classmethod
+    def of(cls, study: Study, fit: Fit, name: str, table: OwnTable, limits: Limits, memory: Memory) -> "Case":
+        """Return a study as a party sees it; another number of own columns than it joined with is a finding."""
+        columns = {party: study.members[party].columns for party in study.plan.parties} | {name: table.X.shape[1]}
+        return cls(study.plan, fit, name, study.roster, columns, table, limits, memory)
 
     @cached_property
     def rows(self) -> Matrix:
@@ -204,12 +211,18 @@ class Case:
     def undone_by(self) -> str:
         """What may give the rotation of a blind fit away: columns, or another study of some of these samples."""
         known = sorted(set(self.limits.public) & set(self.plan.parties) - {self.name})
-        again = any(self.shares(about) for about, _ in self.before)
+        again = any(_shares(about, self.table.samples) for about, _ in self.before)
         return f"the columns of {', '.join(known)}" if known else "another study of these samples" * again
 
-    def shares(self, about: Mapping[str, Any]) -> bool:
-        """Whether an earlier study had one of these samples; one that an earlier version kept counts as if it had."""
-        return "samples" not in about or not set(self.table.samples).isdisjoint(about["samples"])
+    def summed_otherwise(self, samples: Sequence[str]) -> int:
+        """Count the protected studies that had one of these samples, with other parties or columns.
+
+        Two sums over the same samples differ by one party's part of them.
+        """
+        now = (self.roster, sorted([*self.table.columns, *self.in_the_clear]))
+        hidden = [about for about, _ in self.before if "none" not in (self.plan.protect, about["protect"])]
+        others = [about for about in hidden if (about.get("roster"), sorted(about["columns"])) != now]
+        return sum(_shares(about, samples) for about in others)
 
     @property
     def in_the_clear(self) -> list[str]:
@@ -222,10 +235,10 @@ class Case:
 def review(case: Case, study: Study) -> Review:
     """Measure a study against a party's limits; nothing leaves. With other columns than it joined with it is red."""
     worst, leaving = _worst(case)
-    findings = _findings(case, leaving, max(worst.values(), default=0.0), _roster(study))
+    findings = _findings(case, leaving, max(worst.values(), default=0.0))
     nearest, here = "", "the same plan"
     if not all(finding.ok for finding in findings):
-        nearest = here = _nearest(case, _roster(study))
+        nearest = here = _nearest(case)
     joined, now = study.members[case.name].columns, case.columns[case.name]
     if now != joined:
         findings += (Finding("columns", joined, now, ok=False, file="member.toml"),)
@@ -243,7 +256,7 @@ def keep(memory: StudyMemory, found: Review, case: Case) -> None:
     """Keep what the study would let out, so that later reviews measure the union with it once this one is signed."""
     plan, factors = case.plan, [each.seen.factor for each in found.leaving if each.seen is not None]
     about = {"parties": plan.parties, "protect": plan.protect, "keys": case.keys, "columns": dict(found.columns)}
-    about |= {"roster": _roster(found.study), "samples": case.table.samples}
+    about |= {"roster": dict(case.roster), "samples": case.table.samples}
     arrays: dict[str, Any] = {f"factor{number}": factor.astype(np.float32) for number, factor in enumerate(factors)}
     turned = [each.beside.factor for each in found.leaving if each.beside is not None]
     arrays |= {f"{TURNED}{number}": factor.astype(np.float32) for number, factor in enumerate(turned)}
@@ -255,6 +268,18 @@ def commit(memory: StudyMemory) -> None:
     """Count what was reviewed as left, before the signature lets it."""
     for name in (LEFT, ABOUT):
         memory.replace(name, memory.kept(f"reviewed-{name}") or b"")
+
+
+def place(memory: StudyMemory, samples: Sequence[str]) -> None:
+    """Count new samples of a batch as samples of this study, before their numbers leave."""
+    about = json.loads(memory.kept(ABOUT) or b"{}")
+    about["samples"] = [*dict.fromkeys([*about.get("samples", ()), *samples])]
+    memory.replace(ABOUT, json.dumps(about).encode())
+
+
+def _shares(about: Mapping[str, Any], samples: Sequence[str]) -> bool:
+    """Whether a study had one of these samples; one that an earlier version kept counts as if it had."""
+    return "samples" not in about or not set(samples).isdisjoint(about["samples"])
 
 
 def left_before(memory: Memory, study: str) -> dict[str, str]:
@@ -269,11 +294,6 @@ def _signed(memory: Memory, study: str) -> dict[str, StudyMemory]:
     return {each.path.name: each for each in others if each.kept(ABOUT) is not None}
 
 
-def _roster(study: Study) -> dict[str, str]:
-    """Public key of each party: a name can be taken by another organization in another study."""
-    return {party: study.public[party] for party in study.plan.parties}
-
-
 def _worst(case: Case, *others: str) -> tuple[dict[str, float], tuple[Leaving, ...]]:
     """R squared by column, the worst over the widths that the plan allows, and over what the others may have.
 
@@ -284,7 +304,8 @@ def _worst(case: Case, *others: str) -> tuple[dict[str, float], tuple[Leaving, .
     ever = [about["columns"] for about, _ in case.before]
     found = {name: max(columns.get(name, 0.0) for columns in ever) for name in table.columns if ever}
     leaving: tuple[Leaving, ...] = ()
-    widths = _widths(case.plan, case.fit)
+    widths, columns_are = _widths(case.plan, case.fit), case.fit.family_of(case.name).columns_are
+    attack = partial(recovery.against, columns_are=columns_are, known_rows=case.limits.known_rows)
     others = others or COUNTED[: len(COUNTED) if case.plan.protect != "none" else 1]
     for gamma, stand_in in product(widths, others):
         here_case = replace(case, fit=replace(case.fit, gamma=gamma), others=stand_in)
@@ -296,7 +317,7 @@ def _worst(case: Case, *others: str) -> tuple[dict[str, float], tuple[Leaving, .
         seen = [each.seen for each in now if each.seen is not None]
         here = dict.fromkeys(table.columns, 0.0)
         if seen or before:
-            found_now = recovery.against([*seen, *before], table.X[case.rows], known_rows=case.limits.known_rows)
+            found_now = attack([*seen, *before], table.X[case.rows])
             here = dict(zip(table.columns, found_now.columns, strict=True))
         if any(each.what.startswith(UNMEASURED) for each in now):  # however few rows the limits take for known
             here = dict.fromkeys(table.columns, 1.0)
@@ -520,16 +541,13 @@ def _left_before(case: Case) -> list[Seen]:
     return found
 
 
-def _findings(case: Case, leaving: Sequence[Leaving], worst: float, roster: Mapping[str, str]) -> tuple[Finding, ...]:
+def _findings(case: Case, leaving: Sequence[Leaving], worst: float) -> tuple[Finding, ...]:
     plan, fit, limits, table = case.plan, case.fit, case.limits, case.table
     rank = max((each.rank for each in leaving), default=0)
     before = [about for about, _ in case.before]
-    now = (roster, sorted([*table.columns, *case.in_the_clear]))
     sent = plan.covariates.get(case.name, ()) if case.in_the_clear else ()
     willing = limits.recovery >= 1.0 or set(sent) <= set(limits.covariates)
-    hidden = [about for about in before if "none" not in (plan.protect, about["protect"])]
-    others = [about for about in hidden if (about.get("roster"), sorted(about["columns"])) != now]
-    masked = [about for about in others if case.shares(about)]  # two sums differ by one party's part of these
+    masked = case.summed_otherwise(table.samples)
     finer = PRECISIONS.index(fit.precision) <= PRECISIONS.index(limits.precision)
     fewest = min(plan.samples, plan.batch_samples if plan.batches else plan.samples)
     return (
@@ -542,11 +560,11 @@ def _findings(case: Case, leaving: Sequence[Leaving], worst: float, roster: Mapp
         Finding("protect", ", ".join(limits.protect), plan.protect, plan.protect in limits.protect),
         Finding("covariates", ", ".join(limits.covariates) or "none", ", ".join(sent) or "none", willing),
         Finding("studies", limits.studies, len(before) + 1, len(before) + 1 <= limits.studies),
-        Finding("masked sums of the same samples with other parties or columns", 0, len(masked), not masked, file=""),
+        Finding("masked sums of the same samples with other parties or columns", 0, masked, not masked, file=""),
     )
 
 
-def _nearest(case: Case, roster: Mapping[str, str]) -> str:
+def _nearest(case: Case) -> str:
     """Name the first of a few changes that makes the plan green."""
     fit, limits = case.fit, case.limits
     precision = PRECISIONS[min(PRECISIONS.index(fit.precision), PRECISIONS.index(limits.precision))]
@@ -575,7 +593,7 @@ def _nearest(case: Case, roster: Mapping[str, str]) -> str:
         columns = {**case.columns, case.name: table.X.shape[1]}
         changed = replace(case, fit=other, plan=plan, table=table, columns=columns)
         worst, leaving = _worst(changed)
-        findings = _findings(changed, leaving, max(worst.values(), default=0.0), roster)
+        findings = _findings(changed, leaving, max(worst.values(), default=0.0))
         return all(finding.ok for finding in findings), worst
 
     for n, (words, changes) in product(dict.fromkeys((batches, 0)), tries.items()):

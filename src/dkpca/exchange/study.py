@@ -73,9 +73,7 @@ def _review(seat: Membership) -> Review:
         table, limits = _table_and_limits(seat, study.plan)
         if signed and seat.memory.kept("table/about.json") is not None:
             table = own_table.frozen(seat.memory)  # what will be sent, whatever party.toml describes by now
-        columns = {party: study.members[party].columns for party in study.plan.parties}
-        columns[seat.name] = table.X.shape[1]  # another number than it joined with is a finding
-        case = Case(study.plan, settings_of(study.plan), seat.name, columns, table, limits, seat.memory.memory)
+        case = Case.of(study, settings_of(study.plan), seat.name, table, limits, seat.memory.memory)
         found = reviews.review(case, study)
         reviews.keep(seat.memory, found, case)
         shown = _digest_of(seat, table)
@@ -126,7 +124,7 @@ def _frozen_digest(seat: Membership, study: Study, about: dict[str, Any]) -> str
     if _digest_of(seat, table) != about["table and limits"]:
         raise InputError("the table or limits.toml changed since the review; review again")
     if reviews.left_before(seat.memory.memory, study.plan.id) != about.get("before"):
-        raise InputError("another study of this table has been signed since the review; review again")
+        raise InputError("another study of this table was signed, or got new samples, since the review; review again")
     digest = own_table.freeze(seat.memory, table)
     reviews.commit(seat.memory)
     return digest

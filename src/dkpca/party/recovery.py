@@ -90,7 +90,7 @@ class Truth:
         return len(self.lengths)
 
     @classmethod
-    def of(cls, table: Matrix, kernel: Kernel) -> "Truth":
+    def of(cls, table: Matrix, columns_are: str = "quantities") -> "Truth":
         """Bring columns to one scale, which no score depends on; codes of categories are read as numbers too."""
         # Numbers: centered columns of length 1; a constant column is all zero. Categories: one 0/1 column for each
         # value, centered, behind the numbers.
@@ -102,7 +102,7 @@ class Truth:
         constant = lengths < 1e-12
         numbers, lengths = np.where(constant, 0.0, numbers), np.where(constant, 1.0, lengths)
         values, column = [numbers / lengths], np.arange(table.shape[1])
-        if kernel.columns_are == "categories":
+        if columns_are == "categories":
             each = [(table[:, j, None] == np.unique(table[:, j])).astype(float) for j in column]
             values += [part - part.mean(axis=0) for part in each]
             column = np.concatenate([column, np.repeat(column, [part.shape[1] for part in each])])
@@ -393,16 +393,20 @@ def measure(summary: Summary, X: Any, *, known_rows: int = KNOWN_ROWS, random_st
         raise InputError(f"the summary is about {summary.n_samples} samples, the table has {len(table)} rows")
     if summary.kernel.columns_are == "samples" and not summary.turned:
         return Measurement(known_rows, 0, not_measured=NO_COLUMNS)
-    rows = some_rows(len(table), random_state)
-    return against([seen_in(summary, rows)], table[rows], known_rows=known_rows, random_state=random_state)
+    rows, about = some_rows(len(table), random_state), {"known_rows": known_rows, "random_state": random_state}
+    return against([seen_in(summary, rows)], table[rows], columns_are=summary.kernel.columns_are, **about)
 
 
 def against(
-    seen: Sequence[Seen], table: Matrix, *, known_rows: int = KNOWN_ROWS, random_state: int = 0
+    seen: Sequence[Seen],
+    table: Matrix,
+    *,
+    columns_are: str = "quantities",
+    known_rows: int = KNOWN_ROWS,
+    random_state: int = 0,
 ) -> Measurement:
     """Attack everything that somebody has seen of the rows of a table, one by one and side by side."""
-    kernel = next((each.kernel for each in seen if each.kernel.columns_are == "categories"), seen[0].kernel)
-    truth, draws = Truth.of(table, kernel), draws_of(len(table), known_rows, random_state)
+    truth, draws = Truth.of(table, columns_are), draws_of(len(table), known_rows, random_state)
     # Each thing seen is attacked alone, and the strongest result of each attack counts; several are also put side by
     # side, since two factors of the same rows may tell together what neither tells alone.
     found = [run(each, truth, draws) for each in seen]
