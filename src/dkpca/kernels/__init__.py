@@ -40,8 +40,7 @@ def family(name: object, package: object = None) -> type[Kernel]:
             return loaded(name)
         if name in NOT_POSITIVE:
             raise InputError(f"{NOT_POSITIVE[name]}; use one of {sorted(KERNELS)}")
-    hint = absent(name, package)
-    raise InputError(f"kernel {name!r} is unknown here; use one of {sorted(KERNELS)}, {hint}")
+    raise InputError(f"kernel {name!r} is unknown here; use one of {sorted(KERNELS)}, {absent(package)}")
 
 
 def kernel_names() -> list[str]:

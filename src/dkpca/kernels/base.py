@@ -211,7 +211,7 @@ class Kernel(ABC):
         return self
 
     def rescaled(self, factor: float) -> Self:
-        """Return the kernel with its width multiplied."""
+        """Return the kernel with its gamma multiplied."""
         if not self.has_width:
             raise InputError(f"the {self.name} kernel has no width to change; use law='sum' for weights")
         return replace(self, gamma=self.gamma * factor)  # type: ignore[attr-defined, type-var]
@@ -258,8 +258,8 @@ def package_of(name: str) -> str | None:
     return None if point is None or point.dist is None else point.dist.name
 
 
-def absent(name: object, package: object) -> str:
-    """Sentence about a kernel that is not here; what a message says about its package is only repeated."""
+def absent(package: object) -> str:
+    """Advice about a kernel that is not here; what a message says about its package is only repeated."""
     if not isinstance(package, str) or not PLAIN_PACKAGE.fullmatch(package):
         return "or install its package"
     return f"or install the package that its sender says it is of, if you trust it: {package}"
@@ -396,7 +396,6 @@ def party_weights(
 def _by_agreement(factors: Mapping[str, Array], centered: bool) -> dict[str, float]:
     """STATIS: the leading eigenvector of the cosines between centered matrices, each divided by its own length."""
     # <H A A' H, H B B' H> = |A' H B|^2
-    # The weights of the compromise, over the length of each matrix: all of them have the same length then.
     own = {name: A if centered else A - namespace(A).mean(A, axis=0, keepdims=True) for name, A in factors.items()}
     S = np.array([[float(namespace(C := cross(A, B)).sum(C * C)) for B in own.values()] for A in own.values()])
     lengths = np.sqrt(np.where(np.diagonal(S) > 0, np.diagonal(S), 1.0))

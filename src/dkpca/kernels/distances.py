@@ -3,7 +3,7 @@
 Squared distances keep their digits whatever the scale of the columns and the width of the kernel.
 |x|^2 + |y|^2 - 2 x'y is one matrix product, but what x and y have in common is lost: the error is about
 eps (|x| + |y|)^2. Where that would show in the kernel, the differences are taken column by column instead, whose
-error is a few eps of the distance itself; this costs several times as much. Everything is computed in float64.
+error is a few eps of the distance itself; this costs several times as much. Both are computed in float64.
 """
 
 import math
@@ -37,7 +37,7 @@ from dkpca.linalg.rows import RowGroup, at_hand, column_means, column_variances,
 LOSS = 1e-10  # largest error of an exponent for which the matrix product is good enough
 UNDERFLOW = 1e-290  # squares below this have lost digits
 ZERO_BEYOND = 750.0  # exp(-750) is below the smallest double
-LARGEST_EXPONENT = 1000  # powers of two that leave room for squares to overflow, never for differences
+LARGEST_EXPONENT = 1000  # power of two up to which columns are scaled: squares may overflow, differences never
 HALF_EPS = 2.0**-53
 FEW = 8  # roundings of one term, its product with gamma and the exponential
 MOST_ROWS = 1000  # of which the chi-squared kernel takes its mean distance
@@ -85,7 +85,7 @@ class OfDistance(Kernel):
         return (growth(X.shape[1]) + FEW) * unit(X)
 
     def error_of_rows(self, X: Array, share: float) -> float:
-        # Of gamma sum |x - y| at most gamma share (|x|_1 + |y|_1).
+        # gamma sum |x - y| changes by at most gamma share (|x|_1 + |y|_1), and a little more: twice that.
         xp = namespace(X)
         with quiet():
             farthest = self.gamma * float(xp.max(xp.sum(xp.abs(X), axis=1)))
@@ -142,7 +142,7 @@ class RBF(OfDistance):
         return relative_error(X, self.gamma, moved=moved)
 
     def error_of_rows(self, X: Array, share: float) -> float:
-        # |x - y|^2 changes by at most 2 |x - y| share (|x| + |y|), and a little more: 8 share max |x|^2.
+        # |x - y|^2 changes by at most 2 |x - y| share (|x| + |y|) <= 8 share max |x|^2, and a little more: here 16.
         return math.expm1(min(2.0 * SUBTRACTIONS * share * self.gamma * largest_square(X), 1.0))
 
     def partial(self, X: Array, Y: Array) -> Array:
@@ -286,8 +286,7 @@ class ChiSquared(OfDistance):
 
 def exponential_of(distances: Array, gamma: float) -> Array:
     """exp(-gamma * distances) in place, also where gamma is beyond the range of the precision."""
-    # exp(-gamma d): a gamma beyond the range of the precision is multiplied in by several steps, none of which
-    # overflows unless the exponent does, where the result is 0 anyway.
+    # Such a gamma is multiplied in by several steps, none of which overflows unless the exponent does: exp is 0 then.
     most = float(namespace(distances).finfo(distances.dtype).max) ** 0.5
     with quiet():
         while gamma > most:

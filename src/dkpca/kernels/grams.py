@@ -155,7 +155,7 @@ class KernelGram(Gram):
 
     def evaluation_error(self) -> float:
         # An entry is off by at most this share of sqrt(k(x, x) k(y, y)), so the matrix is off by at most this share
-        # of its trace in spectral norm.
+        # of its trace in Frobenius norm.
         if self._error is None:
             self._error = self.kernel.relative_error(self.X, self.origin)
             if self.standardized:

@@ -40,7 +40,7 @@ class Law(ABC):
 
     @property
     def powers(self) -> int:
-        """How often each entry is multiplied by itself, and its rounding with it."""
+        """Factor by which taking powers of entries can multiply their rounding."""
         return 1
 
     def parts(self, factors: Sequence[Factor], diagonals: Sequence[Array]) -> list[Factor]:
@@ -89,9 +89,8 @@ class Law(ABC):
     def derivative(self, parts: Iterable[Array], changes: Iterable[Array]) -> Array:
         """Entries of the change of the fused matrix, to first order, from those of the merged parts and changes.
 
-        Both are written over.
-        What multiplies a party's change, entry by entry, is a positive semidefinite matrix; it is below the one that
-        multiplies the party's error, but for the rounding of the parties behind it.
+        Both may be written over. What multiplies a party's change, entry by entry, is a positive semidefinite matrix;
+        it is below the one that multiplies the party's error, but for the rounding of the parties behind it.
         """
 
     def total_trace(self, party_traces: Sequence[float], diagonals: Sequence[Array]) -> float:

@@ -90,7 +90,7 @@ def _below_zero(X: Array) -> float:
     diagonal = np.diagonal(K)
     slack = len(diagonal) * np.finfo(float).eps * max(float(np.abs(diagonal).max()), np.finfo(float).tiny)
     try:
-        np.linalg.cholesky(K + np.diag(np.full(len(diagonal), slack)))  # exists if and only if none is below -slack
+        np.linalg.cholesky(K + np.diag(np.full(len(diagonal), slack)))
     except np.linalg.LinAlgError:
         size = max(float(np.abs(K).max()), np.finfo(float).tiny)
         return max(0.0, -float(np.linalg.eigvalsh((K / size + K.T / size) / 2)[0]) * size)
