@@ -381,7 +381,7 @@ def _kept(error: PartyError, lengths: Vector) -> Vector:
 
 def tail_values(error: PartyError, sent: float, count: int) -> Vector:
     """Largest eigenvalues that were left out: a geometric series with the first of them and the trace known."""
-    # mu_i = mu_1 (1 - mu_1 / t)^i: the series adds up to the trace t that is missing.
+    # mu_i = mu_1 (1 - mu_1 / t)^(i - 1): the series adds up to the trace t that is missing.
     trace = max(0.0, error.trace - sent)
     first = max(0.0, min(error.left_out - error.overlap, trace))
     if not first > error.rounding * 1e-6:

@@ -6,8 +6,8 @@ From this follow two numbers with
 
     -below * I  <=  K - L  <=  above * I        (in the order of symmetric matrices)
 
-and, with the trace of K and the matrix of `dkpca.certificate.proof` known, everything else here. Centering changes
-none of it. The proofs are in docs/certificate.md.
+and, with the trace of K and the matrix G below known, everything else here. Centering changes none of it. The proofs
+are in docs/certificate.md.
 """
 
 import math
@@ -106,11 +106,11 @@ class PartyError:
         return cls(left_out, overlap, rounding, nuclear, trace, factor, sent, received, diagonal)
 
     def directions(self, size: float) -> Array:
-        """C with R <= (1 + TURNED) hidden I - C C' for the part R that is orthogonal to the factor, over a size.
+        """C with R <= (1 + TURNED) mu I - C C' for the part R that is orthogonal to the factor, over a size.
 
         A direction q of the factor B with eigenvalue s is off the span of the true eigenvectors V by rounding / s at
         most: (I - VV') B B' q = (I - VV') (B B' - A A') q for the factor A before rounding. It counts the less the
-        further off it may be: |x + y|^2 <= (1 + 1/t) |x|^2 + (1 + t) |y|^2 with t = TURNED.
+        further off it may be: |x + y|^2 <= (1 + 1/t) |x|^2 + (1 + t) |y|^2 with t = TURNED. mu is left_out - overlap.
         """
         # B'B = V diag(values) V': B V are its directions, each as long as it is certain. From R of B = Q R where the
         # rounding of B'B, as large as that of its trace, would show in the smallest of the values.
@@ -342,7 +342,8 @@ def certify(
     T, D = errors[0].diagonal.shape[0], len(found)
     widths = _widths(errors, law, pairs, fused_trace, G)
     above, below, positive = widths.above, widths.below, widths.positive
-    # Equal eigenvalues may have changed places with the next one; and all by G and what the solver missed together.
+    # Eigenvalues are at most those found (or the next, if equal ones changed places) + above; and by G and what the
+    # solver missed together.
     at_most = np.maximum(found, pairs.next_value)
     best = float(at_most.sum()) + widths.leading
     G = Ceiling.trivial(max(sum(widths.tails), LEAST_SIZE * float(found[0])), D) if G is None else G
@@ -487,7 +488,6 @@ def _subspace_error_bound(gap: float, width: float, trace: float, n_samples: int
     sin(2 theta) <= width / gap for the largest angle. The off-diagonal block of a positive matrix of norm b and
     trace t has Frobenius norm at most sqrt(b t) / 2, which bounds all angles together.
     """
-    # Davis and Kahan: sin(2 theta) <= width / gap, and all angles together by |B|_F <= sqrt(width trace) / 2.
     angles = min(n_components, n_samples - n_components)
     if angles == 0:
         return 0.0

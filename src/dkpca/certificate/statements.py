@@ -107,7 +107,7 @@ class Certificate:
         Trace of K - L, uncentered: exact up to rounding for the sum law, and for kernels with ones on the diagonal;
         otherwise an upper bound.
     total_variance_at_most : float
-        Trace of the (centered) true matrix.
+        Bound on the trace of the (centered) true matrix.
     eigenvalues_at_least, eigenvalues_at_most : tuple of float
         Bounds on each true eigenvalue.
     gaps_at_least : tuple of float
@@ -185,7 +185,7 @@ class Certificate:
         return max(self.kernel_error_above, self.kernel_error_below)
 
     def bounds(self) -> dict[str, float]:
-        """Return every number, except those that are infinite if nothing is known."""
+        """Return all single numbers but those that are infinite if nothing is known, and sums over the spectrum."""
         counted = {name: sum(getattr(self, name)) for name in SPECTRUM}
         return counted | {
             name: value
