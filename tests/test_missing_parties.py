@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+import dkpca
 from dkpca import DKPCA
 from dkpca.errors import FusionError, InputError, MissingPartyWarning
-from dkpca.fusion.scoring import party_shares
+from dkpca.fusion.scoring import party_shares, place
 
 SUMS = [{"kernel": "linear"}, {"law": "sum"}, {"law": "sum", "weights": "balanced"}, {"law": "sum", "center": False}]
 
@@ -39,6 +40,16 @@ def test_the_warning_says_the_shares_of_the_fit(tables):
     expected = ", ".join(f"{share:.1%}" for share in party_shares(model.model_)["c"])
     with pytest.warns(MissingPartyWarning, match=f"carried {expected}$"):
         model.transform(without(new, "c"))
+
+
+def test_mean_rows_in_some_places_are_called_so(tables):
+    fit, new = tables
+    made = {name: dkpca.summarize(X, party=name, kernel=dkpca.kernels.Linear(), rank=3) for name, X in fit.items()}
+    model = dkpca.fuse([summary for summary, _ in made.values()], n_components=2)
+    places = {"a": range(10), "b": range(6), "c": range(10)}
+    rows = [dkpca.extend(made[name][1], new[name][: len(places[name])]) for name in new]
+    words = place(model, rows, places=places).words
+    assert words == "of 10 new samples, parties lack: b 4; mean rows are used instead"
 
 
 @pytest.mark.parametrize("settings", [{}, {"kernel": "poly"}, {"kernel": "cosine"}], ids=str)

@@ -2,7 +2,7 @@
 
 With E the true matrix minus the fused one, rows are drawn in proportion to the diagonal of E, as far as the center
 knows it. A row's squared length over its probability has the mean |E|_F^2 and a largest possible value, which is what
-a confidence bound needs (`dkpca.fusion.audit`). docs/certificate.md has the proofs.
+a confidence bound needs (`mean_at_most`). docs/certificate.md has the proofs.
 """
 
 import math
@@ -33,7 +33,7 @@ LARGEST_STAKE = 0.9  # below 1, so that no draw can ruin
 #
 # Waudby-Smith and Ramdas (2024), *Estimating means of bounded random variables by betting*. Whoever bets, before each
 # draw, that it will be below m, with a stake that follows from the draws before, cannot expect to win if the mean is
-# m or more: the stake is multiplied by 1 / alpha, ever, with a probability of at most alpha.
+# m or more: the wealth reaches 1 / alpha times what it was, ever, with a probability of at most alpha.
 
 
 def mean_at_most(draws: Vector, alpha: float) -> float:

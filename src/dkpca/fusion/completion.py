@@ -269,7 +269,7 @@ def held_out(parties: Mapping[str, Held], n_samples: int, *, seed: int = 0) -> d
 
 
 def _some_of(parties: Mapping[str, Held], n_samples: int, rng: np.random.Generator) -> tuple[Mapping[str, Held], int]:
-    """As many of the samples as regressions learn from, some parties lacking half of them, numbered anew."""
+    """Twice as many of the samples as a regression learns from, numbered anew: a party may lack half of them."""
     if n_samples <= 2 * LEARNED:
         return parties, n_samples
     number = np.full(n_samples, -1)
@@ -355,7 +355,7 @@ def _regression(
     if growth(n) * u * spread * length * float(shrinkage.max(initial=0.0)) > MOST_NOISE:
         penalty, shrinkage = math.inf, np.zeros_like(g)
     coefficients = U @ (rotated * shrinkage[:, None])
-    # Rounding: |M| |Z|_F |A|_F for the sums, the eigenvectors and the products with them; `slack` covers G itself.
+    # Rounding: |shrinkage| |Z|_F |A|_F for sums, eigenvectors and products with them; `slack` covers Z'Z itself.
     roundings = growth(n) + 4.0 * growth(len(g))
     slack = roundings * u * float(g.sum())
     error = 2.0 * roundings * u * spread * float(np.linalg.norm(A)) * float(shrinkage.max(initial=0.0))

@@ -93,8 +93,8 @@ class Covariates:
 
     def check_blind(self) -> None:
         """Refuse covariates that would show a blind center, who may know them, how similar single samples are."""
-        # The center has Q'B for the hidden turn Q, and so B'K_j B of every party j for the basis B of ones and
-        # covariates. Where a sample has most of a direction in B to itself, that is the kernel of single samples.
+        # The center has T B and T A_j for the hidden turn T, and so B'K_j B of every party j for the basis B of ones
+        # and covariates. Where a sample has most of a direction in B to itself, that is the kernel of single samples.
         Q = np.asarray(self.basis)
         n, q = Q.shape
         leverage = 1.0 / n + np.einsum("ij,ij->i", Q, Q)

@@ -56,7 +56,7 @@ class FusedModel:
     weights : mapping of str to float
         Factor by which each party's matrix was multiplied.
     meaning : str
-        Description of the fused kernel, such as "the RBF kernel of the joined table".
+        Description of the fused kernel, such as "the rbf kernel of the joined table".
     solver : str
         Name of the solver, what it did, and why it was chosen.
     eigenvectors : array of shape (n_samples, n_components)
@@ -64,7 +64,7 @@ class FusedModel:
     eigenvalues : array of shape (n_components,)
         Eigenvalues of the fused matrix, descending.
     explained_variance_ratio : array of shape (n_components,)
-        Share of the fused matrix's trace per component.
+        Share of the trace of the fused matrix, as centered and projected, per component.
     certificate : Certificate
         Proven bounds, and estimates.
     extension : Extension

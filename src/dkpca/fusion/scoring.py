@@ -84,7 +84,7 @@ def place(
     if places is not None or lacking == "complete":
         counts = {name: n_new - len(own.get(name, ())) for name in model.summaries}
         listed = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
-        what = "mean rows" if lacking == "mean" else "rows completed from the other parties"
+        what = "rows completed from the other parties" if lacking == "complete" else "mean rows"
         words = f"of {n_new:,} new samples, parties lack: {listed}; {what} are used instead"
         return Placed(scores, seen, (), (0.0,) * model.n_components, words)
     shares = party_shares(model)
@@ -266,7 +266,7 @@ def _predicted(model: FusedModel, received: Sequence[Rows], covariates: Any) -> 
     """Sum of |p|^2 - 2 p'phi(y) over new samples, p(y) = sum_i phi(x_i) (Q q(y))_i over samples x_i of the fit."""
     law, merged = model.law, merging(model)
     some = some_samples(model.n_samples, MEANS_OVER)
-    fitted = merged(model.summaries.values(), lambda data: pick(data, namespace(data).asarray(some)))
+    fitted = merged(model.summaries.values(), lambda data: pick(data, sent_to(some, data)))
     # Q R = [1, covariates] for samples of the fit, and q(y) = [1, covariates of y] R^-1; without covariates, p is the
     # mean of phi.
     known, new = np.ones((len(some), 1)), np.ones((received[0].n_samples, 1))
