@@ -10,9 +10,9 @@ import numpy as np
 import psutil
 import pytest
 
-from dkpca.errors import InputError
+from dkpca.errors import InputError, StorageError
 from dkpca.exchange import processes
-from dkpca.exchange.holdings import Holding
+from dkpca.exchange.holdings import Holding, PreparedTable
 from dkpca.settings import Compute, Fit
 from dkpca.tables.reading import Reading
 from testkit.endless import Endless
@@ -54,6 +54,20 @@ def test_other_parties_are_not_waited_for_once_one_has_failed(tmp_path):
     with pytest.raises(InputError, match=r"clinic\.npy.*the same value in every row"):
         processes.fit(tmp_path / "run", holdings, FIT, Compute(n_jobs=2))
     assert not list(tmp_path.glob("*run*"))
+
+
+def test_a_worker_in_another_folder_reads_a_relative_path_and_errors_name_it_as_given(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("good.npy", np.arange(6.0).reshape(3, 2))
+    np.save("flat.npy", np.ones((6, 2)))
+    good, flat, none = (PreparedTable(Holding("bank", Path(f"{n}.npy"), Reading())) for n in ("good", "flat", "none"))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    assert good("quantities").shape == (3, 2)
+    with pytest.raises(InputError, match=r"^flat\.npy: the same value in every row"):
+        flat("quantities")
+    with pytest.raises(StorageError, match=r"^none\.npy: there is no such file"):
+        none("quantities")
 
 
 def test_a_fit_that_is_killed_leaves_no_process_with_a_private_table(tmp_path):

@@ -93,7 +93,7 @@ class TestFileRoute:
     @pytest.mark.parametrize(
         ("change", "words"),
         [
-            ({"kernel": "rbf"}, "the rbf kernel needs --gamma as a number on which all parties have agreed"),
+            ({"kernel": "rbf"}, "the rbf kernel needs gamma .--gamma., a number on which all parties have agreed"),
             ({"rank": 2.5}, "rank is 2.5; give 'auto', a whole number"),
             ({"rank": True}, "rank is True; give 'auto', a whole number"),
             ({"precision": "int8"}, "precision is 'int8'; give"),

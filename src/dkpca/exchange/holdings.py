@@ -58,15 +58,15 @@ class PreparedTable:
     preparation: dict[str, Any] = field(default_factory=dict)
     standardized: bool = False  # whether the numbers were standardized
     keys: list[str] | None = None  # what its samples are matched by
-    folder: Path = field(default_factory=Path.cwd)  # that relative paths start from
+    folder: Path = field(default_factory=Path.cwd)  # that a relative path starts from
 
     def __call__(self, columns_are: str) -> Any:
         """Read and prepare the table for a kernel that takes its columns so."""
         if multiprocessing.parent_process() is not None:  # in a worker
-            os.chdir(self.folder)
             _end_with_the_command()
-        with naming(self.holding.path):
-            table = self.holding.load()
+        there = self.folder / self.holding.path
+        with naming(self.holding.path, opened=there):
+            table = replace(self.holding, path=there).load()
             numbers, preparation = numbers_for(table, self.holding.reading, columns_are)
             self.keys = table.keys
             self.preparation = codec.described(preparation)

@@ -106,7 +106,7 @@ def describe(folder: Path, table: Path, id_column: str | None, name: str) -> Pat
     if problems:
         raise InputError(f"{table}: {problems[0]}; 'dkpca check {table}' lists all; --write saves a party.toml")
     values = {"party": name, "table": str(table.resolve())} | party_file.described(found.suggested)
-    write(path, ("# How the table is read; 'dkpca check' explains the keys.\n" + as_toml(values)).encode())
+    write(path, ("# How the table is read; 'dkpca check --help' explains the keys.\n" + as_toml(values)).encode())
     return limits
 
 

@@ -1,7 +1,7 @@
 """The protocols: who is asked what, in which order, and what the center makes of the answers.
 
 Each is a generator that yields `Ask` and gets the answers by party. It knows no transport: in a process the answers
-come at once (`exchange.in_process`), in a study from what lies in the folder (`exchange.study`).
+come at once (`exchange.in_process`), in a study from what lies in the folder (`exchange.replay`).
 
 The parties of a study run the same generators. What only the center can make is made when somebody looks at it: a
 party never does, and puts what it was told in its place. So nobody lists the steps of a fit again.
@@ -65,7 +65,7 @@ class Ask:
 class Terms:
     """What a fit agrees on beyond its settings."""
 
-    run: str  # name that nobody has used; in a study the digest of the agreement
+    run: str  # name of the fit, to which masks are bound; in a study the digest of the agreement
     align: str = "position"  # or "tokens" of their ids, or "psi": how samples are matched
     columns: Mapping[str, int] = field(default_factory=dict)  # of all parties, where the plan says them
     fewest_samples: int = 2
@@ -596,10 +596,7 @@ def _added(
 ) -> Steps[Callable[[], Joined]]:
     """Add up masked numbers of all parties, piece by piece; their bounds come first, where they need data."""
     before = terms.step("statistics-" if what.kind == "statistic" else "")
-    names, standardize = (
-        tuple(shape.columns),
-        settings.standardize and not terms.batch,
-    )  # new ones as in the fit
+    names, standardize = tuple(shape.columns), settings.standardize and not terms.batch  # new ones as in the fit
     about = (terms.run, names, kernel, what, terms.batch, result, standardize)
 
     def asked(part: int, values: Mapping[str, float], lengths: Mapping[str, float]) -> q.SumsWanted:

@@ -186,7 +186,7 @@ def kernel_of(fit: Fit) -> Kernel:
         raise InputError("one party has one kernel; give its name, or a kernel of dkpca.kernels")
     cls = family(fit.kernel)
     if isinstance(fit.gamma, str | dict) or (cls.has_width and cls.default_gamma is None and fit.gamma is None):
-        raise InputError(f"the {fit.kernel} kernel needs --gamma as a number on which all parties have agreed")
+        raise InputError(f"the {fit.kernel} kernel needs gamma (--gamma), a number on which all parties have agreed")
     (kernel,) = kernels_of(["party"], fit, {"party": fit.gamma}).values()
     return kernel
 

@@ -34,7 +34,7 @@ MOST_MODEL_HEADER = 2**20
 INSIDE = "message."  # arrays that are the bytes of a summary
 LACKING, PLACES = "lacking", "places."  # what stands in place of rows that parties lack; where the others are
 SAID = {"mode": Literal["mean", "complete"], "samples": Fingerprint}
-ESTIMATOR_VERSION = 2  # of protected fits; others are 1
+ESTIMATOR_VERSION = 2  # of protected fits; that of others is 1
 ESTIMATOR_WARNING = "PRIVATE: this file contains the data of every party; never send it"
 ESTIMATOR = "saved estimator"
 INNER_MODEL, INNER_STATE = "model", "state."  # arrays that are the bytes of a file
@@ -79,14 +79,16 @@ def by_party(items: Iterable[Received]) -> dict[str, Received]:
 
 
 @contextlib.contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Put the name of the file in front of every error that lacks it."""
+def naming(path: Path, *, opened: Path | None = None) -> Iterator[None]:
+    """Put the name of the file in front of every error that lacks it; a file opened by another path has this name."""
     try:
         yield
     except DKPCAError as error:
-        if str(path) in str(error) or isinstance(error, StorageError):
+        said = str(error).replace(str(opened or path), str(path))
+        named = said if str(path) in said or isinstance(error, StorageError) else f"{path}: {said}"
+        if named == str(error):
             raise
-        raise type(error)(f"{path}: {error}") from error
+        raise type(error)(named) from error
 
 
 @contextlib.contextmanager
@@ -299,7 +301,7 @@ def write_estimator(path: Path, fitted: Fitted) -> None:
 
 
 def read_estimator(path: Path, hints: Mapping[str, Any]) -> Fitted:
-    """Read what `write` was given; the hints are the types of the constructor's parameters."""
+    """Read what `write_estimator` was given; the hints are the types of the constructor's parameters."""
     with naming(path):
         header, arrays = container.unpack(storage.read(path), entry=PRIVATE, max_header=MOST_PRIVATE_HEADER)
         if "estimator" not in header:
@@ -309,7 +311,7 @@ def read_estimator(path: Path, hints: Mapping[str, Any]) -> Fitted:
         if header["estimator"] not in (1, ESTIMATOR_VERSION):
             raise WireError(
                 f"{ESTIMATOR} has format version {header['estimator']!r}, of dkpca {saved_by}; dkpca "
-                f"{version('dkpca')} reads {ESTIMATOR_VERSION}"
+                f"{version('dkpca')} reads 1 and {ESTIMATOR_VERSION}"
             )
         return _fitted(header, arrays, hints, f"{ESTIMATOR} of dkpca {saved_by}")
 
