@@ -113,7 +113,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         party's addend is left out, and a `dkpca.errors.MissingPartyWarning` says how much variance it carried.
         With `protect`, only "drop" and "mean"; "mean" with masked sums needs the linear or a distance kernel.
     n_jobs : int, default=None
-        Number of parties computed at the same time, with joblib.
+        Number of parties computed at the same time, with joblib. None: one, or as `joblib.parallel_config` says.
     timeout : float, default=None
         Seconds to wait for a party's answer if another process computes it. None: no limit.
     device : str or None, default=None
@@ -124,7 +124,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         choice of solvers; arrays with one row per sample that would exceed half of it go to temporary files.
         None: all free memory.
     random_state : int, default=None
-        Seed for drawing landmarks. None is also a fixed seed: two fits on the same data agree.
+        Seed for drawing landmarks and audited rows. None is also a fixed seed: two fits on the same data agree.
 
     Attributes
     ----------

@@ -333,7 +333,7 @@ class RaisedIds:
 
 @dataclass(frozen=True)
 class CommonTokens:
-    """The center's answer: tokens of the common samples, in the order that all parties must use."""
+    """Tokens of the common samples, as the center of 0.1 sent them; only read, since its files stay readable."""
 
     n_parties: Count
     tokens: Tokens

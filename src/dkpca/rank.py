@@ -280,7 +280,7 @@ class Budget(RankRule):
         if self.bytes < column:
             raise InputError(
                 f"a budget of {self.bytes} bytes is less than one eigenpair of {n_samples} samples "
-                f"({column} bytes); raise the budget or lower the wire precision"
+                f"({column} bytes); raise the budget, or send a lower precision"
             )
         return min(self.bytes // column, n_samples)
 

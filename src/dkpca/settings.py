@@ -261,7 +261,7 @@ class Compute:
 
     n_jobs: int | None = setting(
         None,
-        optional(whole(), "a whole number"),
+        optional(lambda value: whole()(value) and value != 0, "a whole number other than 0"),
         "Number of parties to run at once (default: one per core).",
         option="--jobs",
     )

@@ -60,6 +60,29 @@ def test_units_in_square_brackets_are_shown(tmp_path):
     assert "SBP [mmHg]" in Office(tmp_path).ok("check", "ward.csv").out
 
 
+def test_columns_that_summarize_refuses_are_left_out_of_the_suggestion(tmp_path):
+    n = 30
+    odd = {"big": [2**60 + i // 2 for i in range(n)], "far": [1.7e308 * (-1) ** i for i in range(n)], "l": [[1]] * n}
+    ids, age = [f"p{i}" for i in range(n)], [50.5 + i for i in range(n)]
+    pl.DataFrame({"id": ids, "age": age, "size": age[::-1], **odd}).write_parquet(tmp_path / "ward.parquet")
+    office = Office(tmp_path)
+    columns = {column["name"]: column for column in office.ok("check", "ward.parquet", "--json").json["columns"]}
+    assert {name for name, column in columns.items() if column["use"] == "leave out"} == set(odd)
+    assert "beyond 2^53" in columns["big"]["remarks"][0]
+    assert "too far apart" in columns["far"]["remarks"][0]
+    assert columns["l"]["remarks"] == ["List(Int64) values, not numbers"]
+    office.ok("check", "ward.parquet", "--write", "party.toml")
+    office.ok("summarize", "party.toml", "--gamma", 0.1, "--out", "ward.summary")
+
+
+def test_a_gap_among_codes_is_a_category_and_not_dropped(tmp_path):
+    rows = [f"p{i},{50 + i}.5,{'' if i % 3 == 0 else 'AB'[i % 2]}" for i in range(30)]
+    (tmp_path / "ward.csv").write_text("\n".join(["id,age,ward", *rows]) + "\n")
+    found = Office(tmp_path).ok("check", "ward.csv", "--text", "ward=codes", "--json").json
+    (ward,) = (column for column in found["columns"] if column["name"] == "ward")
+    assert (ward["use"], ward["remarks"]) == ("codes", ["10 missing, a category of their own"])
+
+
 def test_a_label_is_not_suggested_for_sending_and_a_date_is_explained(tmp_path):
     rows = [f"p{i};{50 + i};{'AB'[i % 2]};0{1 + i % 9}.03.2024" for i in range(12)]
     (tmp_path / "ward.csv").write_text("\n".join(["Patientennr;Alter;Diagnose;Aufnahme", *rows]) + "\n")

@@ -61,6 +61,7 @@ def test_samples_that_all_tables_have_are_used_and_the_note_says_so(office):
     facts = office.ok("tune", *TABLES, "--id", "person", *SMALL, "--json").json
     assert facts["n_samples"] == 50
     assert any("using the 50 samples that all tables have" in note for note in facts["notes"])
+    assert not any("lacking" in note for note in facts["notes"])  # an option that it does not have
 
 
 @pytest.mark.parametrize(

@@ -162,6 +162,11 @@ def test_an_unknown_option_is_named_with_the_way_to_help(office):
     assert "see 'dkpca summarize --help'" in error
 
 
+def test_a_misspelled_command_is_asked_about(office):
+    error = office.refused("summarise", "bank.csv")
+    assert "Did you mean 'summarize'? See 'dkpca --help'" in error
+
+
 def test_a_missing_gamma_says_how_to_get_one(office):
     error = office.refused("summarize", "bank.csv", "--id", "person", "--out", "bank.summary")
     assert "--gamma" in error

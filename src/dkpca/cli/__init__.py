@@ -62,7 +62,7 @@ def run(arguments: list[str] | None = None) -> int:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "dkpca"
         what = error.format_message().rstrip(".") or "no command given"
-        _say("usage", f"{what}; see '{command} --help'", as_json)
+        _say("usage", f"{what}{' See' if what.endswith('?') else '; see'} '{command} --help'", as_json)
         return error.exit_code
     except DKPCAError as error:
         _say(error.code, f"{error}{_where(str(error))}", as_json)

@@ -86,7 +86,7 @@ def _listed(name: str) -> TyperCommand:
 
 
 def _needing_extra(module: str) -> Any:
-    """Import a module that may need cryptography, or say how to install it."""
+    """Import a module that may need an extra, or say how to install it."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

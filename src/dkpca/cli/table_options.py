@@ -150,7 +150,7 @@ def _id_columns(given: Sequence[str], parties: Sequence[str]) -> dict[str, str]:
         name, separator, column = item.partition("=")
         if separator and name in parties:
             single[name] = column
-        elif separator and "=" in item and column in parties:
+        elif separator and column in parties:
             raise InputError(f"--id {item!r}: write the party first, as {column}={name}")
         else:
             everywhere.append(item)

@@ -155,4 +155,5 @@ def matched_samples(
         notes.insert(
             0, f"{len(names):,} samples, of which {n_common:,} are in all tables ({counts}); {what} for others"
         )
-    return given, names, [*given.moved, *notes]
+    moved = given.moved if lacking else [note.partition("; lacking=")[0] for note in given.moved]  # `tune` has none
+    return given, names, [*moved, *notes]

@@ -43,11 +43,11 @@ class LedgerEntry:
     n_features : int
         Columns it holds.
     rank : int
-        Eigenpairs it sent.
+        Eigenpairs it sent; 0 for masked sums.
     bytes_sent : int
-        Length of its message.
+        Length of its message, or of its masked numbers.
     bytes_raw : int
-        Length of its columns, in the precision of the message; beside a compact one, in float32.
+        Length of its columns in the precision of the message: float32 for a compact one, float64 for masked sums.
     decided : str
         The rule that decided how much was sent, and those that could not be met; empty where only the party knows.
 

@@ -10,7 +10,7 @@ import polars as pl
 from dkpca.errors import InputError
 from dkpca.tables import inputs, numerals
 from dkpca.tables.ids import found_in, oddities
-from dkpca.tables.preparation import MOST_CATEGORIES
+from dkpca.tables.preparation import FARTHEST, MOST_CATEGORIES
 from dkpca.tables.reading import (
     TEXT,
     Reading,
@@ -38,13 +38,13 @@ class ColumnFinding:
     """What there is to say about one column."""
 
     name: str
-    kind: str  # number, true/false, text, date, empty
+    kind: str  # number, true/false, text, date, empty, other
     n_missing: int
     n_different: int
     low: float | None
     high: float | None
     remarks: tuple[str, ...]
-    use: str  # what is suggested: as is, one-hot, codes, as days, leave out
+    use: str  # what is suggested: as is, one-hot, codes, as days, leave out; decide: nothing
 
 
 @dataclass(frozen=True)
@@ -112,12 +112,13 @@ def _doubt(values: pl.Series, how: Reading, dialect: Dialect | None) -> str | No
 
 def _column(values: pl.Series, reading: Reading, doubt: str | None) -> ColumnFinding:
     kind = _kind(values)
-    n_missing, n_different = values.null_count(), values.drop_nulls().n_unique()
+    n_missing, n_different = values.null_count(), 0 if kind == "other" else values.drop_nulls().n_unique()
     numbers = numerals.as_floats(values) if kind in ("number", "true/false", "date") else np.empty(0)
     numbers = numbers[~np.isnan(numbers)]
     finite = numbers[np.isfinite(numbers)]
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (None, None)
-    share = n_missing / max(1, len(values))
+    asked = reading.text_handling(values.name)
+    share = 0.0 if asked == CODES else n_missing / max(1, len(values))  # a gap among codes is a category too
     remarks = [f"{len(numbers) - len(finite):,} infinite"] if len(finite) < len(numbers) else []
     leave_out = bool(remarks) or kind == "empty" or n_different < 2 or share > reading.max_missing
     for value in STAND_INS if n_different > 2 else ():
@@ -125,11 +126,9 @@ def _column(values: pl.Series, reading: Reading, doubt: str | None) -> ColumnFin
         if count > 1 and value in (low, high):
             remarks.append(f"{value:g} occurs {count:,} times: missing? (--null-values)")
     if n_missing:
-        remarks.append(
-            f"{share:.0%} missing, dropped"
-            if share > reading.max_missing
-            else f"{n_missing:,} missing, filled with the mean"
-        )
+        filled = "a category of their own" if asked == CODES else "filled with the mean"
+        dropped = share > reading.max_missing
+        remarks.append(f"{share:.0%} missing, dropped" if dropped else f"{n_missing:,} missing, {filled}")
     if n_different == 1:
         remarks.append("the same in every row")
     reasons = []
@@ -139,7 +138,12 @@ def _column(values: pl.Series, reading: Reading, doubt: str | None) -> ColumnFin
         reasons.append(LABEL)
     if kind == "date" and reading.dates != "number":
         reasons.append(WHEN)
-    asked = reading.text_handling(values.name)
+    if kind == "other":
+        reasons.append(f"{values.dtype} values, not numbers")
+    if asked != CODES and values.dtype.is_integer() and inputs.beyond_doubles([values.min(), values.max()]):
+        reasons.append("whole numbers beyond 2^53, which double precision cannot distinguish")
+    if low is not None and high is not None and high / 2 - low / 2 > FARTHEST:
+        reasons.append("numbers too far apart to be subtracted")
     as_asked = {"error": ONE_HOT, "ignore": LEAVE_OUT}.get(asked, asked)
     if kind == "text" and as_asked == ONE_HOT and n_different > MOST_CATEGORIES:
         reasons.append(f"{n_different:,} different texts")
@@ -154,7 +158,9 @@ def _kind(values: pl.Series) -> str:
         return "empty"
     if isinstance(values.dtype, TEXT):
         return "text"
-    return "date" if numerals.is_date(values.dtype) else "true/false" if values.dtype == pl.Boolean else "number"
+    if numerals.is_date(values.dtype):
+        return "date"
+    return "true/false" if values.dtype == pl.Boolean else "number" if values.dtype.is_numeric() else "other"
 
 
 def _is_identifier(values: pl.Series, kind: str, numbers: Any) -> bool:

@@ -84,9 +84,9 @@ def _folder(path: Path) -> Opened:
 
 
 def _typed(path: Path, kind: str) -> pl.LazyFrame:
-    if kind in (".parquet", ".pq"):
+    if kind in PARQUET:
         return pl.scan_parquet(path)
-    if kind in (".arrow", ".ipc", ".feather"):
+    if kind in BY_COLUMN:
         return pl.scan_ipc(path)
     if kind == ".npy":
         with inputs.numpy_errors():

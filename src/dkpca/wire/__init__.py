@@ -21,7 +21,7 @@ __all__ = ["decode", "encode"]
 
 VERSION, CODED_VERSION = 1, 2  # the second has coded arrays; a dkpca from before them says that it cannot read it
 KINDS: dict[str, type[Any]] = {cls.__name__.lower(): cls for cls in get_args(Message)}
-MAX_HEADER = 2**18  # bytes; ours are under a kilobyte, but for the offers of all parties, each under two
+MAX_HEADER = 2**18  # bytes; ours are under a kilobyte, but for the positions of up to 5,000 audited samples
 
 
 def encode(message: Message) -> bytes:

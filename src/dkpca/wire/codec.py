@@ -141,7 +141,7 @@ def _value(name: str, hint: Any, value: Any) -> Any:
         return [_value(name, arguments[0], item) for item in _of_type(name, list, value)]
     if origin is tuple:
         return tuple(_value(name, arguments[0], item) for item in _of_type(name, list, value))
-    if origin in (dict, Mapping) or hint is dict:
+    if origin in (dict, Mapping):
         return {key: _value(name, arguments[1], item) for key, item in _of_type(name, dict, value).items()}
     if hint in FAMILIES:
         return _member(name, hint, value)
