@@ -108,7 +108,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _factors(model: FusedModel) -> dict[str, Array]:
-    """Factors of the parties, centered and off the covariates as the fused matrix was; a blind fit's come so."""
+    """Factors of the parties, centered and off the covariates; those of a blind fit come centered."""
     Q, found = basis_of(model.covariates, model.n_samples, model.eigenvalues), {}
     for name, summary in model.summaries.items():
         A = whole(as_received(summary.factor, model.dtype))

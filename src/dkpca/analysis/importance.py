@@ -84,7 +84,7 @@ class Drives:
 
 
 def at_party(
-    kernel: Kernel, columns: Sequence[str], X: Matrix, scores: Matrix, means: Matrix | None, residual: float = 0.0
+    kernel: Kernel, columns: Sequence[str], X: Matrix, scores: Matrix, means: Matrix | None, residual: float
 ) -> Drives | None:
     """Derivatives of a party's columns from what it has and was told; None if its kernel has none.
 
@@ -161,9 +161,9 @@ def _groups(values: Any) -> Matrix:
     return np.asarray(same / same.sum(axis=0))
 
 
-def associations(X: Matrix, scores: Matrix, seed: int = 0) -> Matrix:
+def associations(X: Matrix, scores: Matrix) -> Matrix:
     """Distance correlation of each column with each component, (n_columns, n_components), between 0 and 1."""
-    rows = np.sort(np.random.default_rng([seed, len(X)]).permutation(len(X))[:SAMPLED])
+    rows = np.sort(np.random.default_rng([0, len(X)]).permutation(len(X))[:SAMPLED])
     theirs = [_distances(column) for column in scores[rows].T]
     own = (_distances(column) for column in X[rows].T)
     return np.sqrt(np.maximum([[np.sum(mine * each) for each in theirs] for mine in own], 0.0))

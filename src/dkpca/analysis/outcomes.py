@@ -85,7 +85,6 @@ def outcomes(
     in_fit: Collection[str] = (),
     clusters: Clusters | None = None,
     samples: str = "samples of the fit",
-    seed: int = 0,
 ) -> Outcomes:
     """Compare scores with columns of labels, one value for each sample.
 
@@ -101,6 +100,8 @@ def outcomes(
         Columns that the fit was made of: a label of that name is associated with the components by construction.
     clusters : Clusters, optional
         Those of the fit, for new samples; else they are found here.
+    samples : str
+        Which samples these are, in words.
     """
     scores = np.asarray(scores, dtype=float)
     for name in survival or ():
@@ -114,7 +115,7 @@ def outcomes(
     ]
     found, said = associations(scores, others)
     if clusters is None and len(scores) >= 2 * LEAST_SAMPLES:
-        clusters = find_clusters(scores, seed)
+        clusters = find_clusters(scores)
     lived = None
     if survival is not None:
         time, event = (labels[name] for name in survival)
@@ -155,19 +156,19 @@ def _by_classes(scores: Numbers, values: Any) -> list[tuple[str, float, float]]:
     return [("Kruskal-Wallis", float(test.statistic) / (count - 1), float(test.pvalue)) for test in tested]
 
 
-def find_clusters(scores: Numbers, seed: int = 0) -> Clusters:
+def find_clusters(scores: Numbers) -> Clusters:
     """K-means with the number of clusters that is most stable over random halves of the samples."""
-    rng, stability = np.random.default_rng([seed, len(scores)]), {}
+    rng, stability = np.random.default_rng([0, len(scores)]), {}
     for k in range(2, min(MOST_CLUSTERS, len(scores) // LEAST_SAMPLES) + 1):
         alike = []
         for _ in range(HALVES):
             order = rng.permutation(len(scores))
             halves = np.array_split(order, 2)
-            first, second = (KMeans(k, n_init=4, random_state=seed).fit(scores[half]) for half in halves)
+            first, second = (KMeans(k, n_init=4, random_state=0).fit(scores[half]) for half in halves)
             alike.append(adjusted_rand_score(first.predict(scores), second.predict(scores)))
         stability[k] = float(np.mean(alike))
     best = max(stability, key=lambda k: (stability[k], -k))
-    fitted = KMeans(best, n_init=10, random_state=seed).fit(scores)
+    fitted = KMeans(best, n_init=10, random_state=0).fit(scores)
     return Clusters(fitted.labels_ + 1, stability, fitted.cluster_centers_)
 
 
