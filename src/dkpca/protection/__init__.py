@@ -1,5 +1,5 @@
-"""Masks that cancel in a sum over parties, and the secret rotations of a blind fit.
+"""Masks that cancel in a sum over parties, the secret rotations of a blind fit, and private alignment of ids.
 
-Whatever a center does with these, it learns the sum of all parties and nothing about a single one of them. Every
-secret comes from seeds that the parties sealed to each other; the center never has one.
+Of masked numbers a center learns the sum of all parties and nothing about a single one; in a blind fit it has each
+party's factor, rotated. Every secret comes from seeds that the center never has.
 """

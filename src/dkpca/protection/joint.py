@@ -78,8 +78,8 @@ def rows_of(summary: Summary, joined: Joined, positions: Numbers | None) -> Rows
     """Return new samples as rows of the joint factor; `positions` are those of the landmarks of the fit."""
     A = np.asarray(summary.factor.decode())
     anchors = A if positions is None else A[positions]
-    # Rows of the joint factor: a(y) (A_anchors)' = k(y, anchors) has more equations than unknowns.
-    weights = np.linalg.pinv(anchors.T)  # a(y) A' = k(y, anchors), solved for a(y) by least squares
+    # Rows of the joint factor: a(y) (A_anchors)' = k(y, anchors), solved for a(y) by least squares.
+    weights = np.linalg.pinv(anchors.T)
     rows = [_gram(summary.kernel, values) @ weights for _, values in joined.strips()]
     return Rows(JOINED, wire.fingerprint(summary), joined.sample_digest, Rounded(np.vstack(rows)))
 
@@ -202,7 +202,6 @@ def _uncertainty(joined: Joined, kernel: Kernel) -> float:
     A party loses `ARITHMETIC` of its own spread at most. Its longest sample is within the longest of the sum; and a
     distance to any sample within four times the largest distance to a landmark.
     """
-    # Half a step of the ring for each party, and the parties' own arithmetic.
     values, lengths = joined.rings
     rounding = 0.5 * joined.n_parties * values.step
     if not joined.what.lengths:
