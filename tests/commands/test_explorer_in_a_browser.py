@@ -328,6 +328,17 @@ def test_a_sample_is_found_by_part_of_its_id(page_file, visit):
     assert not page.locator("#details").is_visible()
 
 
+def test_an_id_typed_in_full_comes_first_however_many_begin_with_it(tmp_path, visit):
+    ids = [*(f"p1{i}" for i in range(10)), "p1"]
+    pl.DataFrame({"sample": ids, "component_1": range(11), "component_2": range(11)}).write_csv(
+        tmp_path / "embedding.csv"
+    )
+    Office(tmp_path).ok("report", "embedding.csv")
+    page = visit.open(tmp_path / "embedding.html").page
+    page.fill("#search", "p1")
+    assert page.locator("#matches button").all_inner_texts() == ["p1", *(f"p1{i}" for i in range(7))]
+
+
 def test_a_sample_outside_the_picture_is_brought_into_it(page_file, visit):
     page = visit.open(page_file).page
     for _ in range(8):

@@ -42,7 +42,7 @@ export function startSearch(samples, focus) {
 function matches(lower, wanted) {
   if (!wanted) return [];
   const exact = [], starts = [], holds = [];
-  for (let i = 0; i < lower.length && starts.length < MOST; i++) {
+  for (let i = 0; i < lower.length; i++) {
     const at = lower[i].indexOf(wanted);
     if (at < 0) continue;
     if (lower[i].length === wanted.length) exact.push(i);
