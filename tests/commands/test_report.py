@@ -12,6 +12,7 @@ import pytest
 
 from dkpca import wire
 from dkpca.analysis.importance import Drives
+from dkpca.analysis.outcomes import Association, Outcomes
 from dkpca.fusion.fused_model import result
 from dkpca.report import page as pages
 from dkpca.report.columns import MOST_COLUMNS, NONE, own_columns, read_labels
@@ -198,11 +199,18 @@ def test_new_samples_are_drawn_with_their_run_and_not_alone(fused):
     fused.ok("report", "run", "--new", "run/new")
     names, header = page_names(fused.path / "run" / "report.html")
     assert names[60:] == [f"n{i}" for i in range(7)]
-    assert (header["fitted"], header["count"]) == (60, 67)
+    assert header["count"] == 67
     wrong = pl.read_csv(fused.path / "run/new/embedding.csv").drop("component_3")
     wrong.write_csv(fused.path / "wrong.csv")
     error = fused.refused("report", "run", "--new", "wrong.csv")
     assert "wrong.csv: its samples have 2 components and those of the report 3" in error
+
+
+@pytest.mark.parametrize(("count", "heading"), [(40, "All tests"), (41, "The 40 smallest p-values")])
+def test_a_list_of_tests_says_whether_it_has_all_of_them(count, heading):
+    tests = tuple(Association(f"label {k}", 1, "Spearman", 0.1, 0.5, 1.0) for k in range(count))
+    content = Content(embedding(np.eye(3), ["a", "b", "c"]), "title", outcomes=[Outcomes("samples", tests)])
+    assert f"<summary>{heading}</summary>" in pages.render(content, points=3)
 
 
 def test_many_samples_are_drawn_in_part_and_the_page_says_so(fused):
@@ -287,7 +295,7 @@ def test_the_page_begins_the_certificate_with_the_verdict(fused):
     fused.ok("report", "run")
     page = (fused.path / "run" / "report.html").read_text()
     verdict = runs.load(fused.path / "run").model.certificate.verdict()
-    assert page.index(verdict) < page.index("All that is proved") < page.index("Theorem 1 of the paper")
+    assert page.index(verdict) < page.index("All statements") < page.index("Theorem 1 of the paper")
 
 
 def test_columns_that_drive_a_component_are_drawn_as_a_study_left_them(fused):

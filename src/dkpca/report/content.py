@@ -348,7 +348,6 @@ def packed(content: Content, drawn: DrawnSamples) -> dict[str, Any]:
     shown = max(3, min(n_components, SCORE_BYTES // (2 * n_samples)))
     header: dict[str, Any] = {
         "count": n_samples,
-        "fitted": len(drawn.rows),
         "names": packed_texts(drawn.names),
         "scores": packed_scores(drawn.scores[:, :shown]),
         "kinds": packed_array(drawn.kinds),

@@ -195,7 +195,8 @@ def _outcomes(found: Sequence[Outcomes]) -> str:
         ]
         escaped = [(escape(label), map(escape, cells)) for label, cells in rows]
         table = _table(("label", "component", "test", "effect", "p", "corrected p"), escaped)
-        tests = f"<details><summary>All tests</summary>{table}</details>" if rows else ""
+        heading = "All tests" if len(rows) == len(each.associations) else f"The {MOST_ROWS} smallest p-values"
+        tests = f"<details><summary>{heading}</summary>{table}</details>" if rows else ""
         parts.append(f"<h3>{escape(each.samples.capitalize())}</h3><ul>{sentences}</ul>{curves}{tests}")
     return _section("outcomes", "Labels and outcomes", note, "".join(parts))
 
@@ -322,7 +323,7 @@ def _certificate(run: Run) -> str:
     )
     body = (
         f'<ul>{short}</ul><p class="note">{bars}</p><div class="chart" id="errors-chart"></div>'
-        f"<details><summary>All that is proved</summary><ul>{details}</ul></details>"
+        f"<details><summary>All statements</summary><ul>{details}</ul></details>"
     )
     return _section("certificate", "The certificate", note, body)
 

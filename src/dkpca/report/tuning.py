@@ -43,7 +43,7 @@ class Choice:
     stability: float  # agreement of two fits on halves of the samples, 0 to 1
     score: float | None = None  # of the labels, held out
     score_error: float = 0.0  # standard error of that mean
-    warnings: tuple[str, ...] = ()  # a kernel matrix that is nearly diagonal, or nearly constant
+    warnings: tuple[str, ...] = ()  # of the fit, such as a kernel matrix that is nearly diagonal
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Tuning:
     scored_by : str
         How the labels were predicted, in words; empty without labels.
     widths : tuple of Choice
-        The linear kernel, and values of gamma, ascending; empty for kernels without a width.
+        The linear kernel, unless law or weights are set, and values of gamma, ascending; empty without a width.
     components, weights : tuple of Choice
         At the suggested gamma: the first one, two, ... components, and ways to weigh the parties.
     suggested : dict
@@ -108,7 +108,7 @@ def tune(
     X : mapping of party to table, list of tables, or one table
         As for `DKPCA.fit`.
     y : sequence, optional
-        A label for each sample: text, or numbers. Missing ones (None, NaN) are left out.
+        A label for each sample: text, or numbers. Missing ones (None, NaN, empty text) are left out.
     gammas : sequence of float, optional
         Widths to try; else eight from 1/64 of "scale" to 4 times it.
     max_samples : int
@@ -118,7 +118,7 @@ def tune(
     folds : int
         Parts of the labeled samples, each of which is predicted from the others.
     done : callable
-        Called after each choice that was tried.
+        Called after each width, after all numbers of components, and after all weights.
 
     Returns
     -------
@@ -225,7 +225,7 @@ class _Trial:
         return int(self.model.random_state or 0)
 
     def judged(self, name: str, settings: Mapping[str, Any]) -> Choice:
-        """Judge the fit with some settings changed: one fit on all samples, two on halves, one for each fold."""
+        """Judge the fit with some settings changed: on all samples, on both halves of each cut, and for each fold."""
         trial = replace(self, model=clone(self.model).set_params(**settings))
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", DataWarning)

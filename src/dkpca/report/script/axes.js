@@ -1,4 +1,4 @@
-// What lies behind and before the points: grid, names of the axes, moves of samples, the lasso.
+// What lies behind and before the points: grid, names of the axes, the lasso.
 
 import { short } from "./dom.js";
 import { cssColor } from "./theme.js";

@@ -22,12 +22,12 @@ export function onScale(share) {
 
 export const asCss = ([r, g, b]) => `rgb(${r}, ${g}, ${b})`;
 
-export function shade(column, samples) {
+export function shade(column) {
   if (!column) {
     const color = rgb(cssColor("--class-1"));
     return { groups: [], groupOf: () => -1, colorOf: () => color };
   }
-  return column.codes ? shadeCategories(column) : shadeNumbers(column, samples);
+  return column.codes ? shadeCategories(column) : shadeNumbers(column);
 }
 
 function shadeCategories(column) {
@@ -58,7 +58,7 @@ function mostFrequent(codes, counts, most) {
   return codes.filter((code) => frequent.includes(code));
 }
 
-function shadeNumbers(column, samples) {
+function shadeNumbers(column) {
   const scale = rangeOf(column.numbers);
   const width = scale.high - scale.low || 1;
   const none = rgb(cssColor("--none"));
@@ -68,7 +68,7 @@ function shadeNumbers(column, samples) {
     if (!Number.isFinite(value)) return none;
     return steps[Math.round(255 * Math.min(1, Math.max(0, (value - scale.low) / width)))];
   };
-  return { groups: [], groupOf: () => -1, colorOf, scale, samples };
+  return { groups: [], groupOf: () => -1, colorOf, scale };
 }
 
 // A few far values would take all colors: then the scale ends at the 1st and 99th percentile, and says so.

@@ -11,14 +11,13 @@ export async function readData() {
   byId("data").remove();
   const samples = {
     count: header.count,
-    fitted: header.fitted,
     names: await arrayOf(header.names),
     kinds: await arrayOf(header.kinds),
     scores: await scoresOf(header.scores, header.count),
     columns: await Promise.all(header.columns.map(columnOf)),
   };
   samples.columns.push(...samples.scores.map((numbers, d) => ({
-    name: `component ${d + 1}`, group: "components", note: "", numbers,
+    name: `component ${d + 1}`, group: "components", numbers,
   })));
   return { header, samples };
 }

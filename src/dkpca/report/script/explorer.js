@@ -54,7 +54,7 @@ export class Explorer {
   }
 
   paint() {
-    this.shading = shade(this.column, this.samples);
+    this.shading = shade(this.column);
     const full = opacity(this.samples.count);
     for (let i = 0; i < this.samples.count; i++) {
       const [r, g, b] = this.shading.colorOf(i);

@@ -1,4 +1,4 @@
-// What the colors and shapes mean; a click on a group hides it.
+// What the colors mean; a click on a group hides it, or shows it again.
 
 import { asCss, onScale } from "./colors.js";
 import { byId, count, element, setPressed, short, swatch } from "./dom.js";

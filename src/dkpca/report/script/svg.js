@@ -17,7 +17,7 @@ export function frame(box, { height, left = 52, bottom = 44, top = 10, right = 1
   const width = Math.max(box.clientWidth, left + right + 60); // before the page is laid out a box has no width
   const drawing = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
   box.append(drawing);
-  return { drawing, left, top, right: width - right, bottom: height - bottom, width, height };
+  return { drawing, left, top, right: width - right, bottom: height - bottom, width };
 }
 
 export function verticalAxis(chart, values, y, words) {
