@@ -1,6 +1,6 @@
-"""What a person should know before trusting a picture: a kernel that says nothing, and new samples that lie outside.
+"""What a person should know before trusting a picture, read off the factors of the messages.
 
-Both are read off the factors of the messages.
+A kernel that says nothing, a party that outweighs the others, and new samples that lie outside.
 """
 
 from collections.abc import Iterable

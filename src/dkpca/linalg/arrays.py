@@ -1,4 +1,4 @@
-"""The one place that knows more than one array library, and how far their arithmetic is from the exact result."""
+"""What differs between array libraries, what memory they may take, and how far they are from the exact result."""
 
 import math
 import mmap
