@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -119,6 +120,15 @@ def test_an_error_writes_nothing_that_a_terminal_obeys(office):
     assert answer.code == 1
     assert "no?[2Jsuch.csv" in answer.err
     assert "\x1b" not in answer.err
+
+
+def test_the_advice_of_fit_names_options_that_fit_has(office):
+    for name in ("a", "b"):
+        np.save(office.path / f"{name}.npy", np.random.default_rng(ord(name)).normal(size=(30, 3)))
+    asked = ("fit", "a.npy", "b.npy", "--components", 2, "--gamma", 500, "--jobs", 1, "--out", "run")
+    said = office.ok(*asked).out.replace("\n", " ")
+    assert "samples are numbered by row; name them with --id " in said
+    assert "use a smaller --gamma, such as scale" in said
 
 
 def test_bare_the_program_lists_its_commands_and_says_that_none_was_named(office):

@@ -93,20 +93,20 @@ def read_names(ids: Path | None, id_column: str | None) -> tuple[list[str] | Non
     return table.ids(), table.reading.id_normalize
 
 
-def run_facts(run: Run) -> dict[str, object]:
+def run_facts(run: Run, *, remedy: str = REMEDY) -> dict[str, object]:
     """Return what a script wants to know of a run."""
     ratio = [float(value) for value in run.model.explained_variance_ratio]
     return {
         "out": str(run.path),
         **run.settings,
         "explained_variance_ratio": ratio,
-        "warnings": about_kernel(run.model, remedy=REMEDY),
+        "warnings": about_kernel(run.model, remedy=remedy),
         "certificate": run.model.certificate.to_dict(),
         "notes": list(run.notes),
     }
 
 
-def run_words(run: Run, *, advice: str = "; name them with --ids") -> list[str | Table]:
+def run_words(run: Run, *, naming: str = "--ids", remedy: str = REMEDY) -> list[str | Table]:
     """Return the run for a reader."""
     sent = run.settings["parties"]
     rows = [
@@ -117,10 +117,10 @@ def run_words(run: Run, *, advice: str = "; name them with --ids") -> list[str |
     title = f"{run.model.n_samples:,} samples, {run.model.n_components} components, {ratio:.1%} of the variance"
     lines: list[str | Table] = [table(title, ["party", "columns", "rank", "sent", "raw columns"], rows)]
     lines += run.model.certificate.short()
-    lines += [f"warning: {sentence}" for sentence in about_kernel(run.model, remedy=REMEDY)]
+    lines += [f"warning: {sentence}" for sentence in about_kernel(run.model, remedy=remedy)]
     lines += [f"note: {note}" for note in run.notes]
     if run.model.is_blind:
         return [*lines, f"wrote {run.path}; its rows are rotated samples, which only the parties can rotate back"]
     if run.settings["sample_names"] == "row numbers":
-        lines.append(f"note: samples are numbered by row{advice}")
+        lines.append(f"note: samples are numbered by row; name them with {naming}")
     return [*lines, f"wrote {run.path}; look at it with: dkpca report {run.path}"]

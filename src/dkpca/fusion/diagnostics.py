@@ -47,7 +47,7 @@ def about_kernel(model: FusedModel, *, remedy: str) -> list[str]:
     if np.linalg.norm(K - 1.0) < DIFFERENT * others**0.5:
         return [
             "the kernel matrix is nearly constant: all samples look the same, and only rounding is left; use a "
-            "larger gamma, such as gamma='scale' (--gamma scale)"
+            "larger gamma, such as 1 / mean distance between samples (gamma='scale' of a fit)"
         ]
     return []
 

@@ -120,7 +120,7 @@ def oddities(ids: Sequence[str], ways: Sequence[str]) -> list[str]:
     found = {way: [text for text in ids if WAYS[way](text) != text] for way in ODD if way not in ways}
     return [
         f"{len(odd):,} ids {ODD[way]}, for example {odd[0]!r}; if other tables write them otherwise, all parties can "
-        f"use --id-normalize {way}"
+        f"use 'dkpca check --id-normalize {way}'"
         for way, odd in found.items()
         if odd
     ]
@@ -143,7 +143,7 @@ def would_match(ids: Mapping[str, Sequence[str]], ways: Sequence[str]) -> list[s
     sets = [check_ways([*ways, *more]) for n in range(1, len(missing) + 1) for more in combinations(missing, n)]
     best = max(sets, key=lambda more: _matches(rest, made_alike(more)), default=())  # the first of equals: the fewest
     gain = _matches(rest, made_alike(best)) if sets else 0
-    return [f"{gain:,} more ids would match with --id-normalize {','.join(best)}"] if gain else []
+    return [f"{gain:,} more ids would match with 'dkpca check --id-normalize {','.join(best)}'"] if gain else []
 
 
 def _matches(rest: Sequence[set[str]], alike: Callable[[str], str]) -> int:
