@@ -75,6 +75,17 @@ def test_what_it_proves_holds_and_what_it_estimates_is_near(cancer):
     assert np.mean((ratios > 0.2) & (ratios < 5)) >= 0.9
 
 
+@pytest.mark.parametrize(("data", "law", "rank"), [(load_breast_cancer, "sum", 6), (load_wine, "product", 4)])
+def test_its_estimate_sees_that_what_lies_behind_the_components_gains_too(data, law, rank):
+    """Where parties send few eigenpairs, the gap behind the components closes."""
+    X = StandardScaler().fit_transform(data().data)[:250]
+    model, tables = fitted(X, 5, rank=rank, law=law)
+    true = fitted(X, 5, rank=len(X), precision="float64", solver="dense", law=law)[0]
+    error = subspace_error(true.eigenvectors_, model.eigenvectors_)
+    ratios = [each.subspace_error_estimate / error for each in audits(model, tables, 60, range(10))]
+    assert 0.5 < np.median(ratios) < 2
+
+
 def test_it_can_prove_more_than_is_proved_for_nothing():
     X = StandardScaler().fit_transform(load_wine().data)
     model, tables = fitted(X, 5, rank=40)

@@ -9,7 +9,7 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wi
 from sklearn.preprocessing import StandardScaler
 
 from dkpca import DKPCA, subspace_error
-from dkpca.certificate.estimate import ROWS, Added, Spectrum, change, turned
+from dkpca.certificate.estimate import ROWS, SAMPLED, Added, Spectrum, change, turned
 from dkpca.kernels import RBF
 from testkit.protocol import fused_from
 
@@ -165,3 +165,14 @@ def test_a_matrix_of_any_size_turns_alike(rng):
     ]
     np.testing.assert_allclose(turns[1], turns[0])
     np.testing.assert_allclose(turns[2], turns[0])
+
+
+@pytest.mark.parametrize("kernel", ["linear", "cosine"])
+def test_of_more_samples_than_are_looked_at_it_is_near_the_truth(kernel):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((SAMPLED + 1000, 6)) @ rng.standard_normal((6, 12))
+    X += 0.5 * rng.standard_normal(X.shape)
+    model = DKPCA(3, kernel=kernel, parties=2, rank=4).fit(X)
+    rows = X - X.mean(axis=0) if kernel == "linear" else X / np.linalg.norm(X, axis=1, keepdims=True)
+    true = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)[0][:, :3]
+    assert 0.3 < model.certificate_.subspace_error_estimate / subspace_error(true, model.eigenvectors_) < 20

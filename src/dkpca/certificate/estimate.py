@@ -207,9 +207,9 @@ def component_errors(
     again = [rounded_again(rows_of(A, sent_to(some, reference_of(A))), A, random_state, magnified) for A in factors]
     cuts = [uncut] if all_rows else [uncut, cut]
     # Differences of these need no more than a sample of the columns, and the same one for both.
-    drawn = (
-        None if n <= SAMPLED else np.sort(np.random.default_rng([random_state, 1]).choice(n, SAMPLED, replace=False))
-    )
+    drawn: Positions | None = None
+    if n > SAMPLED and not all_rows:
+        drawn = np.sort(np.random.default_rng([random_state, 1]).choice(n, SAMPLED, replace=False))
     share = 1.0 if drawn is None else n / SAMPLED
     # What lies behind the components is looked at too: it gains by what was left out, as they do, and gaps close.
     both = [V] if pairs.nearby is None else [V, pairs.nearby.vectors]

@@ -126,11 +126,13 @@ def _sums(
 ) -> list[Array]:
     """Sums over all columns of the s rows drawn, a few columns at a time; E is the true matrix K minus the fused one.
 
-    Squared lengths of rows of E over the largest entry of K, (s,); E V with V centered if the model is, (s, d); K V,
-    (s, d); and for each party D D', (s, s), for its true rows minus those of its factor, over its largest entry.
+    Squared lengths of rows of E over the largest entry of K, (s,); E V with V centered if the model is, (s, d); K V
+    and K U for what lies behind the components, (s, d + q); and for each party D D', (s, s), for its true rows minus
+    those of its factor, over its largest entry.
     """
     V, weights = model.eigenvectors, [model.weights[name] for name in model.summaries]
     xp, fused = namespace(V), gram_of(model.law, errors)
+    VU = V if model.nearby is None else xp.concat([V, model.nearby.vectors], axis=1)
     mean = xp.mean(V, axis=0, keepdims=True) if model.centered else xp.zeros_like(V[:1, :])
     own, joint = [rows_of(e.factor, chosen) for e in errors], fused.rows(chosen)
     diagonals = [e.diagonal for e in errors]
@@ -145,7 +147,7 @@ def _sums(
         E = K - model.law.recombine(A @ B.T for A, B in zip(joint, fused.rows(part), strict=True))
         off, scaled = [D / unit for D, unit in zip(off, units, strict=True)], E / size  # squares may overflow
         squares = xp.sum(scaled * scaled, axis=1)
-        return [squares, E @ (V[part, :] - mean), K @ V[part, :], *(D @ D.T for D in off)]
+        return [squares, E @ (V[part, :] - mean), K @ VU[part, :], *(D @ D.T for D in off)]
 
     parts = in_order(of, strips(fused.n, chosen.shape[0], V), V)
     return reduce(lambda total, part: [a + b for a, b in zip(total, part, strict=True)], parts)
@@ -154,7 +156,7 @@ def _sums(
 def _said(
     model: FusedModel, drawn: Draws, asked: AuditRequest, lengths: Vector, missing: Matrix, images: Matrix
 ) -> Audit:
-    """What follows from the lengths of rows of E, from E V and from K V."""
+    """What follows from the lengths of rows of E, from E V and from K [V, U]."""
     samples = np.asarray(asked.samples)
     where = np.searchsorted(samples, drawn.samples)
     proof = model.certificate
@@ -163,7 +165,8 @@ def _said(
     weights = counted / (asked.draws * drawn.probabilities[samples])
     Q = basis_of(model.covariates, model.n_samples, model.eigenvalues)
     spectrum = spectrum_at(model.eigenvalues, model.eigenvectors, model.nearby, samples, Q)
-    rows = images - spectrum.components * spectrum.values[None, :]
+    known = np.hstack([spectrum.components * spectrum.values, spectrum.near * spectrum.near_values])
+    rows = images - known
     estimated = turned(change(rows, spectrum, weights), spectrum)
     return Audit(
         n_rows=asked.draws,
