@@ -58,8 +58,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         samples, over the columns of all parties with that kernel: d = |x - y|^2 ("rbf"), sum |x - y| ("laplacian"),
         sum (x - y)^2 / (x + y) ("chi2"), number of columns that differ ("overlap"); "poly": 1 / mean |x|^2. Each
         party sends three numbers for this. If all tables are constant, gamma is 1. It is not the "scale" of
-        scikit-learn's SVC, 1 / (n_features * variance). None: 1 / number of columns over all parties, as in
-        `KernelPCA`. "linear", "cosine" and "precomputed" have no gamma.
+        scikit-learn's SVC, 1 / (n_features * variance). None, as in scikit-learn: 1 / number of columns over all
+        parties; 1 if "chi2" is the only kernel with a gamma. "linear", "cosine", "additive_chi2" and "precomputed"
+        have none.
     weights : None, "balanced", "statis", or dict of party to number, default=None
         How much each party counts. "balanced" under the product of n parties: each party gets the gamma at which its
         exponent has mean 1 / n over pairs of samples. Under the sum: the gamma at which that mean is 1, and then each
@@ -84,17 +85,18 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         by tile; "landmark" is linear in the number of samples. "auto" chooses by work, device and free memory;
         `solvers_` gives the choice and the reason.
     n_landmarks : int, default=500
-        Landmarks at the center for "landmark"; a party uses four for each eigenpair it sends. "auto" uses more
-        as long as the work stays within its limit for exact solvers.
+        Landmarks at the center for "landmark"; a party uses four for each eigenpair it sends, at least 100. "auto"
+        uses more as long as the work stays within its limit for exact solvers.
     precision : {"float32", "float64", "float16", "compact"}, default="float32"
         Precision of the numbers a party sends. "compact" rounds each column as coarsely as its eigenvalue allows and
         codes the result: a fraction of the bytes for the same error.
     protect : {"none", "sums", "blind"}, default="none"
         What the center gets. "none": a factor from each party, as in the paper. "sums": numbers under masks that
-        cancel in the sum over parties, so that it learns the joint kernel matrix and nothing about any single party;
-        up to 4,000 samples this is exactly kernel PCA of the joined table, for more it uses `n_landmarks` landmarks.
-        "blind" (sum law): each party's factor under a secret rotation that the parties share, so that the center
-        sees no individual sample. Needs the extra `protect`.
+        cancel in the sum over parties, so that it learns the joint kernel matrix and nothing about any single party.
+        Up to 4,000 samples this is exactly kernel PCA of the joined table; for more, kernels of distances use
+        `n_landmarks` landmarks, and other kernels add up all pairs of up to 10,000. "blind" (sum law): each party's
+        factor under a secret rotation that the parties share, so that the center sees no individual sample. Needs the
+        extra `protect`.
     projection : {"extend", "exact"}, default="extend"
         How new samples are placed: by their rows of the factors (rank numbers per sample and party), or, as in the
         paper, by partial distances to all training samples.

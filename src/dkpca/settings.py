@@ -147,8 +147,8 @@ class Fit:
             "a positive number, 'scale', none, or a number for each party (PARTY=NUMBER on the command line)",
         ),
         "Gamma of the kernel: a number, scale (for rbf, 1 / mean squared distance over all parties; for other "
-        "kernels, 1 / mean of the term that gamma multiplies), none (1 / number of columns), or PARTY=NUMBER once "
-        "per party.",
+        "kernels, 1 / mean of the term that gamma multiplies), none (1 / number of columns; chi2: 1), or "
+        "PARTY=NUMBER once per party.",
         option="--gamma",
     )
     weights: str | dict[str, float] | None = setting(

@@ -41,7 +41,7 @@ WHY = {
     r"Error\(at_most=(.*?)\)(?! is)": r"for an error of at most \1",
     r"Error\(at_most=(.*?)\)": r"an error of at most \1",
 }  # words for the rule that decided
-GAMMA = "Gamma of the kernel: a number on which all parties have agreed; required for kernels with a gamma."
+GAMMA = "Gamma of the kernel: a number on which all parties have agreed; required for kernels with a gamma but chi2."
 
 
 @reads_table

@@ -137,7 +137,7 @@ def run(
 ) -> None:
     """Do everything that this member can do now; the command is the same for the parties and the center.
 
-    Exits 0 when the result is in DIR/result, 75 while waiting for other members.
+    Exits 0 when the result is in DIR/result (of a second plan, DIR/result-2), 75 while waiting for other members.
     """
     if watch:
         raise typer.Exit(_watch(folder, own, as_json))

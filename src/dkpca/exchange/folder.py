@@ -31,12 +31,12 @@ OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "az"}  # where a put is seen 
 EXTRAS = {"paramiko": "sftp", "webdav4": "webdav", "s3fs": "s3", "fsspec": "study"}
 
 
-def check_name(name: str, what: str = "member") -> str:
+def check_name(name: str) -> str:
     """Names become folders on every kind of disk, so they are kept plain."""
     if not isinstance(name, str) or not NAME.fullmatch(name) or name in DEVICES:
-        raise InputError(f"{what} name {printable(str(name))!r} cannot be used; use up to 32 of a-z, 0-9, '_', '-'")
+        raise InputError(f"member name {printable(str(name))!r} cannot be used; use up to 32 of a-z, 0-9, '_', '-'")
     if name in RESERVED:
-        raise InputError(f"{what} name {name!r} is reserved: a study's files use it themselves; take another one")
+        raise InputError(f"member name {name!r} is reserved: a study's files use it themselves; take another one")
     return name
 
 

@@ -61,15 +61,13 @@ class Party:
     device: str | None = None  # where to compute with landmarks
     memory: MemoryLimit | None = None  # that arrays with a row for each sample may take
     received: dict[tuple[str, str], messages.Seed] = field(default_factory=dict, repr=False)  # by batch and sender
-    order: dict[str, list[int]] = field(default_factory=dict)  # rows that all parties have, by batch
+    order: dict[str, list[int]] = field(default_factory=dict)  # rows that take part, in the common order, by batch
     normalization: str = ""  # how its ids were brought into one form
-    raised: dict[tuple[str, int], messages.RaisedIds] = field(
-        default_factory=dict, repr=False
-    )  # by batch and hop, to raise
+    raised: dict[tuple[str, int], messages.RaisedIds] = field(default_factory=dict, repr=False)  # by batch and hop
     rings: dict[str, Any] = field(default_factory=dict, repr=False)  # by batch: this party of a ring
     union: dict[str, Union] = field(default_factory=dict)  # by batch, where samples that some parties lack are kept
     state: PartyState | SumState | None = None
-    sent: messages.Summary | None = None  # its own summary of a blind fit, until the result has come
+    sent: messages.Summary | None = None  # its own summary of a blind fit, of which its share of the result is made
     slopes: Any = None  # (q, n_components): what its covariates add to scores of new samples in a blind fit
 
     def answer(self, question: q.Question) -> Any:
@@ -383,7 +381,7 @@ def _check_addend(party: Party, what: Addends, compared: Compared, step: float) 
         )
 
 
-def _share(party: Party, batch: str, result: str, step: float = 0.0) -> Any:
+def _share(party: Party, batch: str, result: str, step: float) -> Any:
     """The party's own share of the scores of new samples: its factor rows times A' U / sqrt(lambda)."""
     state: PartyState = party.whole_state(PartyState)
     if state.share is None or state.result_id != result:

@@ -167,10 +167,10 @@ def is_table(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES or is_folder(path)
 
 
-def column_names(path: Path, dialect: Dialect = AS_WRITTEN, *, id_column: str | None = None) -> list[str]:
+def column_names(path: Path, dialect: Dialect = AS_WRITTEN) -> list[str]:
     """Names of the columns of a table, nothing of it loaded."""
     with _explained(path):
-        return open_table(path, dialect, id_column=id_column).names
+        return open_table(path, dialect).names
 
 
 def read_ids(path: Path, id_column: str, dialect: Dialect = AS_WRITTEN, ways: Sequence[str] = ()) -> list[str]:
@@ -228,9 +228,7 @@ def _select(opened: Opened, reading: Reading, *, by_column: bool = False) -> Tab
     if not kept:
         raise InputError(f"{opened.source}: no feature column is left; check --columns, --exclude and --text")
     if by_column and stays_in_its_file(opened):
-        loaded = cast(
-            pl.DataFrame, Stored(found.frame, [*named, *kept], opened.source)
-        )  # as much of one as is needed
+        loaded = cast("pl.DataFrame", Stored(found.frame, [*named, *kept], opened.source))
     else:
         loaded = found.frame.select(*named, *kept).collect(engine="streaming")
     ids = _ids(loaded[reading.id_column], opened.source, reading.id_normalize) if reading.id_column else None
