@@ -237,3 +237,33 @@ def test_distances_keep_their_digits_on_the_gpu(dtype):
     X = np.r_[np.arange(40.0), 2.0**23 + np.arange(40.0)][:, None] / 8
     K = RBF(0.25)(torch.asarray(X, dtype=dtype, device="cuda"), torch.asarray(X, dtype=dtype, device="cuda"))
     np.testing.assert_allclose(K.cpu().numpy(), np.exp(-0.25 * (X - X.T) ** 2), atol=2e-7)
+
+
+@pytest.mark.parametrize("n", [300, 26_000])
+@pytest.mark.parametrize("law", ["product", "sum"])
+def test_every_method_of_a_fit_on_the_device_says_what_it_says_on_the_host(law, n, tmp_path):
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((n, 4))
+    tables = {f"p{j}": Z @ rng.standard_normal((4, 5)) + 0.3 * rng.standard_normal((n, 5)) for j in range(3)}
+    there = {name: torch.asarray(X, device="cuda") for name, X in tables.items()}
+    settings: dict[str, Any] = {"law": law, "rank": 6 if n > 300 else 20, "precision": "float64", "audit": 20}
+    host, device = (DKPCA(3, **settings).fit(own) for own in (tables, there))
+    new, new_there = ({name: X[:50] for name, X in own.items()} for own in (tables, there))
+    for one, other in (
+        (host.transform(new), device.transform(new_there)),
+        (host.score(new), device.score(new_there)),
+        (host.agreement_, device.agreement_),
+        (host.party_shares_, device.party_shares_),
+        (host.certificate_.subspace_error_estimate, device.certificate_.subspace_error_estimate),
+        (host.certificate_.optimality_at_least, device.certificate_.optimality_at_least),
+        (host.run_audit(30).certificate_.error_estimate, device.run_audit(30).certificate_.error_estimate),
+        *((own, device.column_association()[name]) for name, own in host.column_association().items()),
+        *((own, device.column_importance()[name]) for name, own in host.column_importance().items() if n == 300),
+    ):
+        other = other.cpu() if isinstance(other, torch.Tensor) else other
+        assert np.allclose(np.asarray(one), np.asarray(other), rtol=1e-4, atol=1e-8)
+    assert host.agreement_test(19) == device.agreement_test(19)
+    device.save(tmp_path / "model")
+    assert np.allclose(DKPCA.load(tmp_path / "model").transform(new), host.transform(new), atol=1e-6)
+    device.report(tmp_path / "page.html")
+    assert (tmp_path / "page.html").stat().st_size > 10**4
