@@ -87,7 +87,7 @@ class PolicyError(DKPCAError, code="policy"):
 
 
 class ProtectionError(DKPCAError, code="protection"):
-    """A masked sum that would not be safe: a foreign or altered key, another roster, a context answered before."""
+    """A step that would not be safe: an altered or foreign file or key, another roster, a step answered before."""
 
 
 class StorageError(DKPCAError, code="storage"):

@@ -598,8 +598,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator to one file. It contains data of every party: never send it.
 
-        The file is written whole or not at all, and only its owner may read it (mode 0600). It is not a pickle:
-        a custom kernel, rank rule or solver cannot be saved.
+        The file is written whole or not at all, and only its owner may read it (mode 0600). It is not a pickle: a
+        kernel that no installed package offers, or a rank rule or solver of your own, cannot be saved.
 
         Parameters
         ----------

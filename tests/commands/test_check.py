@@ -1,4 +1,4 @@
-"""`check` says everything about a table at once, and what it writes `summarize` and the network party read."""
+"""`check` says everything about a table at once, and what it writes `summarize` reads."""
 
 import json
 from dataclasses import replace
@@ -96,7 +96,7 @@ def test_a_label_is_not_suggested_for_sending_and_a_date_is_explained(tmp_path):
     assert 'exclude = ["Diagnose", "Aufnahme"]' in (tmp_path / "party.toml").read_text()
 
 
-def test_what_it_writes_is_what_summarize_and_the_network_party_read(clinic):
+def test_what_it_writes_is_what_summarize_reads(clinic):
     clinic.ok("check", "clinic.csv", "--null-values", "-999", "--write", "party.toml")
     told = clinic.ok("summarize", "party.toml", "--gamma", 0.1, "--out", "clinic.summary", "--json").json
     assert told["party"] == "clinic"

@@ -311,6 +311,17 @@ def test_without_a_common_sample_the_center_names_who_shares_none_and_the_partie
     assert "weather 0, airline 60, registry 60" in str(refused.value)
 
 
+def test_a_join_that_lacks_the_id_column_can_be_repeated_with_it(tmp_path):
+    consortium = Consortium(tmp_path, tables(), MODES["open"])
+    table = tmp_path / "airline.csv"
+    table.write_text(table.read_text().replace("id,", "flight,", 1))
+    with pytest.raises(InputError, match="the plan matches samples by their ids; name the column with --id"):
+        consortium.at("airline", study.join, table, None, "airline")
+    assert "Joined as airline" in consortium.at("airline", study.join, table, "flight", "airline")
+    with pytest.raises(InputError, match=r"party.toml: names 'flight' as the ids; correct the line id = ... there"):
+        consortium.at("airline", study.join, table, "x0", "airline")
+
+
 def test_join_says_that_ids_have_spaces_around_them(tmp_path):
     consortium = Consortium(tmp_path, tables(), MODES["open"])
     table = tmp_path / "airline.csv"

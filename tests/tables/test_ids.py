@@ -112,7 +112,7 @@ def test_a_warning_says_how_many_more_ids_would_match(tmp_path):
     first = ["p1", "P2", "Jürgen", "p4 ", "p5"]
     second = ["p5", "p2", unicodedata.normalize("NFD", "Jürgen"), "p4", "P1"]
     _, _, notes = processes.matched_samples(two_tables(tmp_path, first, second), None)
-    assert "4 more ids would match with 'dkpca check --id-normalize strip,unicode,case'" in notes
+    assert "4 more ids would match with --id-normalize strip,unicode,case, which 'dkpca check' writes" in notes[-1]
     ways = ("strip", "unicode", "case")
     given, names, _ = processes.matched_samples(two_tables(tmp_path, first, second, id_normalize=ways), None)
     assert names == first
@@ -123,7 +123,7 @@ def test_a_warning_says_how_many_more_ids_would_match(tmp_path):
 def test_leading_zeros_that_a_spreadsheet_dropped_are_named_and_can_be_ignored(tmp_path):
     first, second = ["001", "002", "00x"], ["00x", "1", "2.0"]
     _, _, notes = processes.matched_samples(two_tables(tmp_path, first, second), None)
-    assert "2 more ids would match with 'dkpca check --id-normalize zeros'" in notes
+    assert "2 more ids would match with --id-normalize zeros, which 'dkpca check' writes" in notes[-1]
     given, _, _ = processes.matched_samples(two_tables(tmp_path, first, second, id_normalize=("zeros",)), None)
     assert loaded_ids(given) == [first, ["1", "2.0", "00x"]]
     with pytest.raises(InputError, match="become one id under --id-normalize zeros"):

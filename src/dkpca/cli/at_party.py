@@ -125,8 +125,8 @@ def _summary_words(summary: Summary, units: str, kept: PartyState, out: Path, st
     if state is not None:
         words.append(f"  keep  {state}   (private: it contains data)")
     if size > raw:
-        advice = f"with a rank below {summary.n_features} it would be smaller than they are"
-        words.append(f"note: the message is larger than the raw columns; {advice}")
+        smaller = f"; a rank below {summary.n_features} would make it smaller" * (summary.rank >= summary.n_features)
+        words.append(f"note: the message is larger than the raw columns{smaller}")
     return words
 
 

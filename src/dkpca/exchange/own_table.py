@@ -87,24 +87,30 @@ def own_names(preparation: Preparation) -> list[str]:
     return [c.source if c.category is None else f"{c.source} = {c.category}" for c in preparation.columns]
 
 
-def describe(folder: Path, table: Path, id_column: str | None, name: str) -> Path | None:
+def describe(folder: Path, table: Path, id_column: str | None, name: str, *, by_ids: bool) -> Path | None:
     """Write party.toml with what was understood of a table, or of the one that another party.toml describes.
 
-    One that is there already stays. Returns the limits that the other party.toml names.
+    One that is there already stays. `by_ids`: the plan needs an id column. Returns the limits that the other
+    party.toml names.
     """
     path, how, limits = folder / PARTY_FILE, Reading(), None
     if table.suffix == ".toml":
         given = party_file.read(table)
         table, how, limits = party_file.table_of(given), given.reading, given.limits
     if path.exists():
-        before = party_file.read(path).table
-        if before is None or before.resolve() != table.resolve():
-            raise InputError(f"{path}: describes {before}, not {table}; a party's folder belongs to one table")
+        before = party_file.read(path)
+        if before.table is None or before.table.resolve() != table.resolve():
+            raise InputError(f"{path}: describes {before.table}, not {table}; a party's folder belongs to one table")
+        named = before.reading.id_column
+        if id_column not in (None, named) or (by_ids and named is None):
+            raise InputError(f"{path}: names {named or 'no column'!r} as the ids; correct the line id = ... there")
         return limits
     found = examine(table, replace(how, id_column=id_column or how.id_column))
     problems = (*found.id_problems, *found.problems)
     if problems:
         raise InputError(f"{table}: {problems[0]}; 'dkpca check {table}' lists all; --write saves a party.toml")
+    if by_ids and found.suggested.id_column is None:
+        raise InputError(f"{table}: the plan matches samples by their ids; name the column with --id")
     values = {"party": name, "table": str(table.resolve())} | party_file.described(found.suggested)
     write(path, ("# How the table is read; 'dkpca check --help' explains the keys.\n" + as_toml(values)).encode())
     return limits

@@ -42,13 +42,11 @@ def join(folder: Folder, memory: Memory, table: Path, id_column: str | None, nam
         raise InputError(f"{name!r} is not a party of this study; set --name to one of {', '.join(plan.parties)}")
     memory.path.mkdir(mode=0o700, parents=True, exist_ok=True)
     with memory.locked():
-        given = own_table.describe(memory.path, table, id_column, name)
+        given = own_table.describe(memory.path, table, id_column, name, by_ids=plan.align != "position")
         limits = memory.path / LIMITS_FILE
         if not limits.exists():
             write(limits, (Limits() if given is None else read_limits(given)).to_toml().encode())
         own = own_table.load(memory.path, fit.family_of(name).columns_are, plan.covariates.get(name, ()))
-        if plan.align != "position" and own.ids is None:
-            raise InputError(f"{table}: the plan matches samples by their ids; name the column with --id")
         founding.join(folder, memory, here, name, own.X.shape[1])
     rows, columns = (counted(count, noun) for count, noun in zip(own.X.shape, ("sample", "column"), strict=True))
     done = f"Joined as {name} with {rows} and {columns}. Your limits are in {limits}; next: 'dkpca study review'."

@@ -143,7 +143,8 @@ def would_match(ids: Mapping[str, Sequence[str]], ways: Sequence[str]) -> list[s
     sets = [check_ways([*ways, *more]) for n in range(1, len(missing) + 1) for more in combinations(missing, n)]
     best = max(sets, key=lambda more: _matches(rest, made_alike(more)), default=())  # the first of equals: the fewest
     gain = _matches(rest, made_alike(best)) if sets else 0
-    return [f"{gain:,} more ids would match with 'dkpca check --id-normalize {','.join(best)}'"] if gain else []
+    how = f"--id-normalize {','.join(best)}, which 'dkpca check' writes into a party.toml"
+    return [f"{gain:,} more ids would match with {how}"] if gain else []
 
 
 def _matches(rest: Sequence[set[str]], alike: Callable[[str], str]) -> int:
