@@ -396,9 +396,8 @@ def _share(party: Party, batch: str, result: str, step: float) -> Any:
         )
     if party.slopes is None:
         return shares
-    return (
-        shares + np.asarray(_covariates(party, q.CovariatesWanted((), 0, batch=batch)).rows.decode()) @ party.slopes
-    )
+    own = _covariates(party, q.CovariatesWanted((), 0, batch=batch))
+    return shares + np.asarray(own.rows.decode()) @ party.slopes
 
 
 def _reveal(party: Party, question: q.ReceivedGiven) -> messages.Reveal:

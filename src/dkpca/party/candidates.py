@@ -186,10 +186,8 @@ class Candidates:
             sent = round_by(whole(factor), steps, digits=self.digits)
             fineness = RUNGS * math.log2(COARSEST * largest / cut) if largest > 0 else 0.0
         else:
-            sent, fineness = (
-                round_to(factor, self.precision, memory=self.gram.memory),
-                float(pairs.values.shape[0] - 1),
-            )
+            sent = round_to(factor, self.precision, memory=self.gram.memory)
+            fineness = float(pairs.values.shape[0] - 1)
         arithmetic = growth(math.prod(factor.shape)) * unit(self.table) * self._trace
         lengths = column_squares(Tall(sent, "float64"))
         left_out = self._trace - float(namespace(lengths).sum(lengths))

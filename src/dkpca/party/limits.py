@@ -174,8 +174,7 @@ class Limits:
         if found > self.recovery:
             _refuse(
                 f"an attacker who knows {counted(self.known_rows, 'row')} recovers a column from rank {rank} with R² "
-                f"{found:.2f}, "
-                f"more than recovery = {self.recovery:g}"
+                f"{found:.2f}, more than recovery = {self.recovery:g}"
             )
 
 

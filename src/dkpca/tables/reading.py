@@ -20,15 +20,7 @@ from dkpca.linalg.arrays import MemoryLimit
 from dkpca.settings import Allowed, setting
 from dkpca.tables import ids as sample_ids
 from dkpca.tables import numerals, text_files
-from dkpca.tables.formats import (
-    AS_WRITTEN,
-    SUFFIXES,
-    Stored,
-    from_array,
-    is_folder,
-    open_table,
-    stays_in_its_file,
-)  # fmt: skip
+from dkpca.tables.formats import AS_WRITTEN, SUFFIXES, Stored, from_array, is_folder, open_table, stays_in_its_file
 from dkpca.tables.ids import matching_keys
 from dkpca.tables.inputs import are_ids, called_as_ids
 from dkpca.tables.numerals import is_date

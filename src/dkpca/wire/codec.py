@@ -247,6 +247,3 @@ def _bare(hint: Any) -> Any:
         others = [each for each in get_args(hint) if each is not NoneType]
         return _bare(others[0]) if len(others) == 1 else hint
     return hint
-
-
-__all__ = ["decode", "described", "encode", "plain", "values"]
