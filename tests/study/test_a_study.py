@@ -322,6 +322,13 @@ def test_a_join_that_lacks_the_id_column_can_be_repeated_with_it(tmp_path):
         consortium.at("airline", study.join, table, "x0", "airline")
 
 
+def test_a_member_that_closed_the_study_is_told_so_and_not_that_its_table_is_missing(tmp_path):
+    consortium = Consortium(tmp_path, tables(), MODES["open"], samples=10).join(**ANYTHING).sign()
+    consortium.at("airline", lambda folder, memory: founding.seat(folder, memory).memory.close())
+    with pytest.raises(InputError, match="this study is closed here"):
+        consortium.run("airline")
+
+
 def test_join_says_that_ids_have_spaces_around_them(tmp_path):
     consortium = Consortium(tmp_path, tables(), MODES["open"])
     table = tmp_path / "airline.csv"

@@ -134,6 +134,7 @@ def run(folder: Folder, memory: Memory) -> dict[str, Any]:
         member = founding.seat(folder, memory)
         with founding.remembering_since(member):
             plans.check_end(member.study.plan)
+            member.memory.secrets()  # which says it if the study is closed here
             member.check_refusals()
             plan, fit = member.study.plan, settings_of(member.study.plan)
             later = "" if member.study.number == 1 else f"-{member.study.number}"
