@@ -65,6 +65,7 @@ Fingerprint = Annotated[str, _checked(_is_hex, "is not a sha256 digest")]
 Count = Annotated[int, _checked(lambda value: value >= 1, "is {}, less than 1")]
 Finite = Annotated[float, _checked(math.isfinite, "is {}, not a finite number")]
 NotNegative = Annotated[float, _checked(lambda value: 0 <= value < math.inf, "is {}, not a finite number >= 0")]
+Share = Annotated[float, _checked(lambda value: 0 <= value <= 1 + 1e-6, "is {}, not a share from 0 to 1")]
 Positive = Annotated[float, _checked(lambda value: 0 < value < math.inf, "is {}, not a finite number > 0")]
 Bits = Annotated[int, _checked(lambda value: value in RING_BITS, f"is {{}}, not one of {list(RING_BITS)}")]
 Line = Annotated[str, _checked(str.isprintable, "has letters that cannot be printed")]
@@ -347,8 +348,8 @@ class Scores:
     kernel: Kernel | None  # of all parties; None if each has its own, which the others must not learn
     sample_digest: Fingerprint
     scores: Rounded  # (n_samples, n_components)
-    captured_share_at_least: NotNegative  # of the variance of the true kernel, certified
-    optimality_at_least: NotNegative  # of what the best components would capture, certified
+    captured_share_at_least: Share  # of the variance of the true kernel, certified
+    optimality_at_least: Share  # of what the best components would capture, certified
     meaning: Line = ""  # what the fused matrix is a kernel of, in words
     row_means: Rounded | None = None  # (n_samples, 1): of the fused matrix L before centering, if agreed
     residual: NotNegative = 0.0  # |H L V - V Lambda| of the components, with row means

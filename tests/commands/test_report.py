@@ -71,6 +71,35 @@ def test_a_party_draws_its_result_folder_with_its_own_labels(party):
     assert "Proved: the 3 components capture at least <strong>90.0%</strong> of the best possible variance" in page
 
 
+@pytest.mark.parametrize(
+    ("entry", "value", "reason"),
+    [
+        ("n_parties", "<script>alert(1)</script>", "n_parties is a str, not a int"),
+        ("n_parties", 10**400, "n_parties"),
+        ("captured_share_at_least", None, "captured_share_at_least is a NoneType, not a float"),
+        ("optimality_at_least", -1e308, "optimality_at_least is -1e+308, not a share from 0 to 1"),
+        ("optimality_estimate", "x", "optimality_estimate is a str, not a float"),
+        ("meaning", {"a": 1}, "meaning is a dict, not a str"),
+        (None, [1], "does not have the fields of its kind"),
+    ],
+)
+def test_a_certificate_whose_entries_have_other_types_is_refused(entry, value, reason, party):
+    path = party.path / "clinic/result/certificate.json"
+    told = json.loads(path.read_text())
+    path.write_text(json.dumps(value if entry is None else told | {entry: value}))
+    error = party.refused("report", "clinic/result")
+    assert f"clinic/result/certificate.json: {reason}" in error
+    assert "get the file again" in error
+
+
+@pytest.mark.parametrize(
+    "text", ["", "column\n", "column,a\n", "column,a,b\nheight,1,x\n", 'column,a\n"x,1\n', "column,a,b\nheight,1,2\n"]
+)
+def test_an_importance_table_that_is_none_is_refused(text, party):
+    (party.path / "clinic/result/importance.csv").write_text(text)
+    assert "clinic/result/importance.csv: is not a table of two" in party.refused("report", "clinic/result")
+
+
 def test_a_message_of_scores_is_named_by_the_party_whose_ids_were_fitted(party):
     party.ok("report", "result.scores")
     assert page_names(party.path / "result.html")[0][:2] == ["0", "1"]

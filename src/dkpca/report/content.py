@@ -1,6 +1,7 @@
 """Everything one page shows: from what a person asks for, and whatever holds scores, to what its scripts read."""
 
 import base64
+import csv
 import json
 import re
 import zlib
@@ -16,23 +17,24 @@ import polars as pl
 from dkpca import messages
 from dkpca.analysis.importance import Drives
 from dkpca.analysis.outcomes import Outcomes, outcomes
-from dkpca.errors import InputError
+from dkpca.errors import InputError, WireError
 from dkpca.exchange.own_table import DRIVES
 from dkpca.fusion import FusedModel
 from dkpca.fusion.scoring import party_shares
 from dkpca.linalg.arrays import to_numpy
-from dkpca.messages import Scores
+from dkpca.messages import Count, Line, Scores, Share
 from dkpca.report.columns import NONE, LabelColumn, LabelTable, OwnColumns, category_column, own_columns, read_labels
 from dkpca.store import files, runs, storage
 from dkpca.store.runs import RESULT, Run
 from dkpca.tables import reading
 from dkpca.tables.ids import matching_keys
 from dkpca.tables.reading import Matrix, Reading
+from dkpca.wire import codec
 
 EMBEDDINGS = ("embedding.parquet", "embedding.csv")
 CERTIFICATE = "certificate.json"  # beside an embedding
 PROVED = ("captured_share_at_least", "optimality_at_least")
-TOLD = (*PROVED, "optimality_estimate", "meaning", "n_parties")
+TOLD = dict.fromkeys((*PROVED, "optimality_estimate"), Share) | {"meaning": Line, "n_parties": Count}
 COMPONENT = re.compile(r"component_\d+")
 PLAIN = Reading()
 TURNED = (
@@ -156,7 +158,11 @@ def _embedding(path: Path) -> Source:
     assert table.ids is not None
     beside = path.parent / CERTIFICATE
     told = storage.read_json(beside) if beside.exists() else {}
-    known = {name: told[name] for name in TOLD if name in told} if isinstance(told, dict) else {}
+    try:
+        ours = {name: told[name] for name in TOLD if name in told} if isinstance(told, dict) else told
+        known = codec.values(TOLD, ours, what=str(beside))
+    except WireError as error:
+        raise InputError(f"{error}; get the file again") from error
     return Source(path, table.ids, _matrix(scores), None, told=known, outside=outside)
 
 
@@ -217,8 +223,19 @@ def assemble(wanted: Wanted) -> Content:
         own=own,
         notes=list(dict.fromkeys(notes)),  # the table of labels may be the party's own
         outcomes=outcomes_of(wanted, source, new, labels, own),
-        drives=Drives.from_csv(storage.read(beside)) if beside.exists() else None,
+        drives=_drives(beside, source.scores.shape[1]) if beside.exists() else None,
     )
+
+
+def _drives(path: Path, n_components: int) -> Drives:
+    try:
+        found = Drives.from_csv(storage.read(path))
+        usable = found.values.shape[1:] == (n_components,) and np.isfinite([found.values, found.errors]).all()
+    except (ValueError, csv.Error):
+        usable = False
+    if not usable:
+        raise InputError(f"{path}: is not a table of two finite numbers per component; get the file again")
+    return found
 
 
 def outcomes_of(

@@ -74,7 +74,7 @@ def _render(content: Content, points: int) -> str:
         "img-src data:; base-uri 'none'; form-action 'none'",
         style=style,
         script=script,
-        subtitle=subtitle(content),
+        subtitle=escape(subtitle(content)),
         headline=headline(content),
         drawn=drawn_words(content, drawn),
         sections=sections(content),
