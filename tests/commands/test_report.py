@@ -305,6 +305,16 @@ def test_a_german_table_with_ids_in_other_letters_is_matched_as_agreed(party):
     np.testing.assert_allclose(labels[1].numbers, 1 + np.arange(60) / 100)
 
 
+def test_ids_are_made_alike_as_for_the_run(party):
+    for owner in OWNERS:
+        how = f'table = "{owner}.csv"\nid = "person"\nid_normalize = ["strip"]\n'
+        (party.path / f"{owner}.toml").write_text(how)
+    party.ok("fit", *(f"{owner}.toml" for owner in OWNERS), "--components", 3, "--out", "agreed")
+    pl.DataFrame({"person": [f"{person} " for person in PEOPLE], "x": range(60)}).write_csv(party.path / "padded.csv")
+    party.ok("report", "agreed", "--labels", "padded.csv", "--id", "person", "--out", "labels.html")
+    party.ok("report", "agreed", "--table", "padded.csv", "--id", "person", "--out", "table.html")
+
+
 def test_a_partys_own_table_is_not_taken_for_a_result(fused):
     said = fused.refused("report", "bank.csv")
     assert "bank.csv: is a table, but not an embedding" in said

@@ -206,6 +206,10 @@ def assemble(wanted: Wanted) -> Content:
     _check(wanted)
     source = read_source(wanted.path)
     notes: list[str] = [TURNED] if source.run is not None and source.run.model.is_blind else []
+    if source.run is not None and not wanted.how.id_normalize:  # ids are made alike as for the fit
+        ways = tuple(source.run.settings["id_normalize"])
+        labeled = replace(wanted.how_labels, id_normalize=ways)
+        wanted = replace(wanted, how=replace(wanted.how, id_normalize=ways), how_labels=labeled)
     own_table, how = (wanted.table, wanted.how) if wanted.table else (wanted.labels, wanted.how_labels)
     if own_table is not None:
         source, said = with_own_ids(source, own_table, how)
