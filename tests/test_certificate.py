@@ -130,7 +130,7 @@ def test_most_components_are_certain_where_the_last_gap_is_not(table):
     certain = proof.certain_components
     assert certain
     assert f"after 8 components, but certainly has one after {ranges(certain)};" in str(proof)
-    assert "Proved for individual components: 1 to " in str(proof)
+    assert "Proved to lie in the true subspace to at least one digit: components 1 to " in str(proof)
     fewer = fused_from(np.array_split(table, 3, axis=1), RBF(0.02), certain[-1], rank=15).certificate
     assert fewer.gap_at_least > 0
     assert fewer.subspace_error_at_most == pytest.approx(proof.leading_errors_at_most[certain[-1] - 1], rel=1e-6)
@@ -147,8 +147,8 @@ def test_the_verdict_begins_with_what_is_estimated(table):
         )
 
     assert changed(5e-7).verdict() == (
-        "Green: 99.99997% of the best possible variance, and a subspace error of 5e-07, so each component is correct "
-        "to 3 digits (estimated)."
+        "Green: 99.99997% of the best possible variance, and a subspace error of 5e-07, so the subspace of the "
+        "components is correct to 3 digits (estimated)."
     )
     assert changed(0.04).verdict().startswith("Amber: 97.6% of the best possible variance, and a subspace")
     assert changed(0.6).verdict().startswith("Red: ")
@@ -255,8 +255,8 @@ STATED = Certificate(
 
 def test_the_words_of_a_certificate_that_proves_its_components():
     assert STATED.statements() == [
-        "Green: 99.7% of the best possible variance, and a subspace error of 0.004, so each component is correct to "
-        "1 digit (estimated).",
+        "Green: 99.7% of the best possible variance, and a subspace error of 0.004, so the subspace of the "
+        "components is correct to 1 digit (estimated).",
         "The true kernel is the RBF kernel of the joined table.",
         "The fused kernel matrix differs from the true one by at most 0.5 in spectral norm; its trace falls short by "
         "at most 1.5.",
@@ -269,8 +269,8 @@ def test_the_words_of_a_certificate_that_proves_its_components():
     ]
     assert STATED.short()[1:] == [
         "Proved: at least 95.7% of the best possible variance and 75.0% of all variance, but not one "
-        "correct digit for every component.",
-        "Proved for individual components: 1, 3 (of 3) to at least one digit.",
+        "correct digit of the subspace.",
+        "Proved to lie in the true subspace to at least one digit: components 1, 3 (of 3).",
         "The proof is weaker than the answer: an audit (in a fit or a study) or a higher rank would prove more.",
     ]
 
@@ -292,8 +292,8 @@ def test_the_words_of_a_certificate_without_a_gap():
         "the parties, or another number of components, can change that."
     )
     assert unproved.statements() == [
-        "Red: 95.7% of the best possible variance, and a subspace error of 1, so not every component is "
-        "certain to one digit (estimated).",
+        "Red: 95.7% of the best possible variance, and a subspace error of 1, so the subspace of the "
+        "components is not certain to one digit (estimated).",
         STATED.statements()[2],
         "Each of the 3 true eigenvalues lies at most 100.0% below its upper bound; for the smallest this says "
         "nothing.",

@@ -24,7 +24,7 @@ def in_bytes(count: float) -> str:
 
 
 def good_digits(squared: float) -> int:
-    """Digits to which the components are good if the sum of the squared sines is this."""
+    """Digits to which a subspace is correct if the sum of the squared sines is this."""
     if squared >= 0.01:
         return 0
     return min(15, math.floor(-0.5 * math.log10(max(squared, 1e-30)) + 1e-9))

@@ -70,8 +70,8 @@ def test_the_tutorial_and_the_guide_to_choosing_run_as_printed(path, tmp_path):
     assert "using the 164 samples that all tables have" in ran.stdout
     assert "164 patients are in all three" in tutorial
     assert "Proved: at least 99.9" in ran.stdout
-    assert "each component is correct to 4 digits (estimated)" in ran.stdout
-    assert " of all variance, and each component to 2 digits." in ran.stdout
+    assert "the subspace of the components is correct to 4 digits (estimated)" in ran.stdout
+    assert " of all variance, and the subspace of the components to 2 digits." in ran.stdout
     assert "correct to about 4 digits (estimated), and 2 of these digits are proved" in tutorial
     assert "an attacker who knows 30 rows can recover 5 of 5 columns (R² 1.00)" in ran.stdout
     assert "an attacker who knows 30 rows can recover 5 of 5 columns (R² 1.00)" in tutorial

@@ -260,7 +260,7 @@ class Certificate:
         """Whether the answer can be used: "green", "amber" or "red", by the estimates.
 
         Green: 99 % of the best possible variance or more, and a subspace error of at most 0.01. Red: less than 90 %,
-        or a subspace error of 0.5 or more: half of a component is wrong. Amber: everything in between.
+        or a subspace error of 0.5 or more: half of a direction is wrong. Amber: everything in between.
         """
         share, error = self.optimality_estimate, self.error_estimate
         if share < RED_SHARE or error >= RED_ERROR:
@@ -272,9 +272,9 @@ class Certificate:
         how = "estimated by an audit" if self.audit is not None else "estimated"
         digits = good_digits(self.error_estimate)
         exact = (
-            f"each component is correct to {counted(digits, 'digit')}"
+            f"the subspace of the components is correct to {counted(digits, 'digit')}"
             if digits
-            else "not every component is certain to one digit"
+            else "the subspace of the components is not certain to one digit"
         )
         return (
             f"{self.color.capitalize()}: {in_percent(self.optimality_estimate)} of the best possible variance, and a "
@@ -285,7 +285,7 @@ class Certificate:
         """Return a summary: the estimates, the proven bounds, and advice if they are weak."""
         D = self.n_components
         known = [i for i, error in enumerate(self.component_errors_at_most, 1) if error <= 0.01]
-        single = f"Proved for individual components: {ranges(known)} (of {D}) to at least one digit."
+        single = f"Proved to lie in the true subspace to at least one digit: components {ranges(known)} (of {D})."
         return [
             self.verdict(),
             self._proved_words(),
@@ -299,7 +299,9 @@ class Certificate:
     def _proved_words(self) -> str:
         digits = good_digits(self.subspace_error_at_most)
         together = (
-            f"each component to {counted(digits, 'digit')}" if digits else "not one correct digit for every component"
+            f"the subspace of the components to {counted(digits, 'digit')}"
+            if digits
+            else "not one correct digit of the subspace"
         )
         captured = (
             f"at least {in_percent(self.optimality_at_least)} of the best possible variance and "
