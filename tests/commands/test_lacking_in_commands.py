@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from dkpca.cli.at_center import run_words
 from dkpca.store import runs
 from testkit.program import in_process
 
@@ -53,6 +54,9 @@ def test_samples_that_not_all_tables_have_are_kept_in_the_run(folder, mode):
     assert run.model.n_samples == T
     assert sorted(run.sample_names) == [f"f{i:02d}" for i in range(T)]
     assert run.model.lacking.mode == mode
+    assert [str(cell) for cell in run_words(run)[0].columns[-1].cells] == [
+        "800 B"
+    ] * 3  # 50 samples of 4 columns, in float32
     assert {name: len(rows) for name, rows in run.model.lacking.rows.items()} == dict.fromkeys(
         run.model.summaries, 10
     )

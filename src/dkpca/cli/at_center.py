@@ -111,7 +111,7 @@ def run_words(run: Run, *, naming: str = "--ids", remedy: str = REMEDY) -> list[
     sent = run.settings["parties"]
     rows = [
         [name, f"{s.n_features:,}", str(s.rank), in_bytes(sent[name]["bytes_sent"]), in_bytes(s.bytes_raw)]
-        for name, s in run.model.summaries.items()
+        for name, s in run.model.received.items()
     ]
     ratio = float(sum(run.model.explained_variance_ratio))
     title = f"{run.model.n_samples:,} samples, {run.model.n_components} components, {ratio:.1%} of the variance"
