@@ -69,8 +69,8 @@ def place(
         )
     if not model.law.scores_add and lacking not in ("mean", "complete"):
         raise InputError(
-            f"{sorted(missing)} are missing, and the fit is {model.meaning}: no part of a score is without them; "
-            "wait for them, or ask for their mean rows in their place (lacking='mean')"
+            f"no new samples from {', '.join(sorted(missing))}, and the fit is {model.meaning}: every score needs "
+            "every party; wait for them, or use their mean rows instead (lacking='mean', --lacking mean)"
         )
     if places is None:  # a party has all new samples, or none
         first = next(iter(sent.values()))
