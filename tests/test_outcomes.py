@@ -138,6 +138,11 @@ def test_the_page_of_a_model_has_all_of_it(tmp_path):
         assert words_of_page in page
     with pytest.raises(InputError, match="labels have no row for 1 of 120 samples"):
         model.report(tmp_path / "other.html", labels=labels.drop("s3"))
+    for name, column in {"label": group, "group": labels["group"]}.items():
+        model.report(tmp_path / "one.html", labels=column)
+        assert f"is associated with {name} (Kruskal-Wallis" in (tmp_path / "one.html").read_text()
+    with pytest.raises(InputError, match=r"labels have the shape \(120, 4\); give one column"):
+        model.report(tmp_path / "other.html", labels=X.to_numpy())
     blind = DKPCA(2, law="sum", protect="blind").fit({"one": X[["a", "b"]], "two": X[["c", "d"]]})
     with pytest.raises(InputError, match="a report of a blind fit is drawn by a party"):
         blind.report(tmp_path / "other.html")

@@ -551,7 +551,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         ----------
         path : str or Path
             The page to write.
-        labels : DataFrame or mapping of name to column, optional
+        labels : DataFrame, mapping of name to column, or one column, optional
             Labels of the samples, matched by the index or in the order of `sample_ids_`. The page colors samples by
             them, and tests their association with the components (corrected for multiple tests) and with clusters.
         survival : (str, str), optional
@@ -564,6 +564,11 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if self._shield.protect == "blind":
             raise InputError("a report of a blind fit is drawn by a party; fit with protect='none' or 'sums'")
         fitted = _cluster().here(self) if self._cluster else self
+        if np.ndim(labels) == 1:  # one column
+            name = getattr(labels, "name", None) or "label"
+            labels = labels.to_frame(name) if hasattr(labels, "iloc") else {name: labels}
+        elif isinstance(labels, np.ndarray):
+            raise InputError(f"labels have the shape {labels.shape}; give one column, or a DataFrame")
         names = {name for state in fitted._states.values() for name in state.columns or ()}
         import_module("dkpca.report.page").write_model(
             Path(path), fitted.model_, fitted.sample_ids_, labels, survival=survival, title=title, in_fit=names
