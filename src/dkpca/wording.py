@@ -9,7 +9,12 @@ from typing import Any
 
 def printable(text: str) -> str:
     """One line of what somebody else wrote, without what a terminal or a log would take for a command."""
-    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(text.split()))
+    return visible(" ".join(text.split()))
+
+
+def visible(text: str) -> str:
+    """A line as it is, with '?' for every letter that cannot be printed."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def in_bytes(count: float) -> str:

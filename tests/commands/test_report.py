@@ -100,6 +100,15 @@ def test_an_importance_table_that_is_none_is_refused(text, party):
     assert "clinic/result/importance.csv: is not a table of two" in party.refused("report", "clinic/result")
 
 
+def test_names_in_a_file_cannot_command_a_terminal(party):
+    name = "a\x1b]0;owned\x07\x1b[31m\nred"
+    pl.DataFrame({"person": PEOPLE, name: [0.5, 1.5, 2.5] * 20}).write_csv(party.path / "odd.csv")
+    for command in (("check", "odd.csv"), ("report", "clinic/result", "--labels", "odd.csv")):
+        said = party.ok(*command, "--id", "person").out
+        assert "a?]0;owned??[31m?red" in said
+        assert said.replace("\n", "").isprintable()
+
+
 def test_a_message_of_scores_is_named_by_the_party_whose_ids_were_fitted(party):
     party.ok("report", "result.scores")
     assert page_names(party.path / "result.html")[0][:2] == ["0", "1"]

@@ -20,6 +20,8 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from dkpca.wording import visible
+
 out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 80)
 aside = Console(stderr=True, highlight=False)
 
@@ -30,12 +32,15 @@ def show(as_json: bool, result: Mapping[str, Any], lines: Sequence[str | Text | 
         print(json.dumps(result))
         return
     for line in lines:
-        out.print(line, markup=False) if isinstance(line, str) else out.print(line)
+        if isinstance(line, Text):
+            line.plain = visible(line.plain)
+        out.print(visible(line) if isinstance(line, str) else line, markup=False)
 
 
 def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """Return a table, all but the first column to the right; where it is tight only the first one is folded."""
     made = Table(title=title or None, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    rows = [list(map(visible, row)) for row in rows]
     made.add_column(headings[0], overflow="fold")
     for position, heading in enumerate(headings[1:], start=1):
         widest = max(len(cell) for cell in (heading, *(row[position] for row in rows)))
