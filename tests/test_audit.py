@@ -166,6 +166,16 @@ def test_a_party_whose_rows_contradict_its_factor_is_named(cancer):
         audit.conclude(model.model_, asked, [honest[0], lower, honest[2]])
 
 
+def test_a_party_whose_rows_are_too_large_to_be_squared_is_named(cancer):
+    model, tables, _ = cancer
+    asked = audit.request(model.model_, 20, 0)
+    first, second, *others = answers(model, tables, asked)
+    data = np.array(second.rows.decode())
+    data[3, 100] = 1e308
+    with pytest.raises(FusionError, match=r"party 'p1': the rows .* as large as 1e\+308; its diagonal is at most 1:"):
+        audit.conclude(model.model_, asked, [first, replace(second, rows=Rounded(data)), *others])
+
+
 def test_a_party_that_understates_what_it_left_out_is_named(cancer):
     """Its summary passes every check of its own: only true rows show it."""
     model, tables, _ = cancer

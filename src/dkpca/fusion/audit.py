@@ -26,6 +26,7 @@ from dkpca.messages import MOST_AUDITED, AuditRequest, AuditRows
 CONFIDENCE = 0.95
 WORTH = 3.0  # logarithm of 1 / 0.05: how many draws' worth of its range a bound is off at least
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
+ABSURD = 1e6  # times the largest of the diagonal: beyond all rounding, and squares do not overflow yet
 LARGEST_STAKE = 0.9  # below 1, so that no draw can ruin
 
 
@@ -141,7 +142,15 @@ def _sums(
 
     def of(part: slice) -> list[Array]:
         # D_j = K_j - A_j A_j' at each party, and E = K - L for what the law makes of them, for some columns.
-        rows = [xp.astype(a.columns(part), V.dtype) * w for a, w in zip(answers, weights, strict=True)]
+        rows = []
+        for answer, weight, largest in zip(answers, weights, units, strict=True):
+            K = answer.columns(part)
+            if (found := float(xp.max(xp.abs(K))) * weight) > ABSURD * largest:  # |K_ij| <= max_i K_ii
+                raise FusionError(
+                    f"party {answer.party!r}: the rows it sent for the audit hold numbers as large as {found:.3g}; "
+                    f"its diagonal is at most {largest:.3g}: they were not made by dkpca, or were altered"
+                )
+            rows.append(xp.astype(K, V.dtype) * weight)
         off = [K - A @ rows_of(e.factor, part).T for K, A, e in zip(rows, own, errors, strict=True)]
         K = model.law.combine(rows, at_rows, [d[part] for d in diagonals])
         E = K - model.law.recombine(A @ B.T for A, B in zip(joint, fused.rows(part), strict=True))
