@@ -69,6 +69,20 @@ def test_a_wrong_id_column_is_named_and_the_right_one_suggested(office):
     assert "bank.csv: has no column 'persn'; did you mean 'person'?" in error
 
 
+def test_tables_of_unequal_length_are_refused_with_the_option_that_matches_rows(office):
+    rewrite(office, lambda table: table.drop("person"))
+    rewrite(office, lambda table: table.drop("person").head(50), "clinic")
+    said = office.refused("fit", "bank.csv", "clinic.csv", "--out", "run")
+    assert "differ in number of samples (60 and 50)" in said
+    assert "or let ids match them: 'dkpca fit' with --id" in said
+
+
+def test_check_does_not_send_its_user_to_check(office):
+    (office.path / "bank.csv").write_bytes("größe\n1\n2\n".encode("cp1252"))
+    assert "correct --encoding" in (said := office.refused("check", "bank.csv", "--encoding", "utf-8"))
+    assert "dkpca check" not in said
+
+
 def test_fit_names_the_table_of_the_party_that_fails(office):
     rewrite(office, constant, "clinic")
     error = office.refused("fit", "bank.csv", "clinic.csv", "--id", "person", "--out", "run")

@@ -53,7 +53,8 @@ def about(
 
 def run(arguments: list[str] | None = None) -> int:
     """Run one command; return its exit code. What went wrong is one sentence on stderr, or with --json one object."""
-    as_json = "--json" in (sys.argv[1:] if arguments is None else arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    as_json = "--json" in given
     signal.signal(signal.SIGTERM, stop)
     signal.siginterrupt(signal.SIGINT, True)  # polars, when imported, makes a process that waits sleep through Ctrl-C
     try:
@@ -65,7 +66,7 @@ def run(arguments: list[str] | None = None) -> int:
         _say("usage", f"{what}{' See' if what.endswith('?') else '; see'} '{command} --help'", as_json)
         return error.exit_code
     except DKPCAError as error:
-        _say(error.code, f"{error}{_where(str(error))}", as_json)
+        _say(error.code, f"{error}{'' if 'check' in given[:1] else _where(str(error))}", as_json)
         return 1
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED

@@ -25,7 +25,10 @@ from dkpca.linalg.rows import groups
 from dkpca.messages import AuditRows, Partials, Rows, Summary
 
 DOUBLE = float(np.finfo(np.float64).eps)  # the precision in which all of this is computed
-SAME_SAMPLES = "sort and filter the tables by id, so that all have the same samples in the same order, or use a study"
+SAME_SAMPLES = (
+    "sort and filter the tables by id, so that all have the same samples in the same order, or let ids match them: "
+    "'dkpca fit' with --id, or a study"
+)
 
 
 def check_summary(summary: Summary, device: str | None = None) -> None:
