@@ -134,6 +134,10 @@ def test_labels_about_other_samples_are_counted_and_refused(party):
     )
     error = party.refused(*asked, "--labels", "others.csv", "--label-id", "who")
     assert "none of its 60 ids is a sample" in error
+    for id_column, table in (("person", "others.csv"), ("who", "clinic.csv")):
+        error = party.refused(*asked, "--labels", "others.csv", "--id", id_column)
+        assert f"{table}: has no column '{id_column}'" in error
+        assert "(--label-id names the id column of --labels)" in error
     half = pl.DataFrame({"who": [*PEOPLE[:30], *strangers[:30]], "diagnosis": ["ill"] * 60})
     half.write_csv(party.path / "half.csv")
     told = party.ok(*asked, "--labels", "half.csv", "--label-id", "who")

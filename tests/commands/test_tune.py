@@ -44,8 +44,16 @@ def test_ids_of_the_labels_may_stand_in_another_column(labeled):
     table = pl.read_csv(labeled.path / "labels.csv").rename({"person": "patient"})
     table.head(40).write_csv(labeled.path / "labels.csv")
     asked = ("tune", *TABLES, "--id", "person", *SMALL, "--labels", "labels.csv", "--label", "side")
+    assert "labels.csv: has no column 'person'; it has 'patient', 'side'" in (said := labeled.refused(*asked))
+    assert "(--label-id names the id column of --labels)" in said
     told = labeled.ok(*asked, "--label-id", "patient", "--json").json
     assert any("has labels for 40 of 60 samples" in note for note in told["notes"])
+    table.with_columns(pl.col("patient") + " ").write_csv(labeled.path / "labels.csv")
+    for owner in OWNERS:
+        how = f'table = "{owner}.csv"\nid = "person"\nid_normalize = ["strip"]\n'
+        (labeled.path / f"{owner}.toml").write_text(how)
+    described = [f"{owner}.toml" for owner in OWNERS]
+    labeled.ok("tune", *described, *SMALL, "--labels", "labels.csv", "--label", "side", "--label-id", "patient")
     table.with_columns(pl.col("patient") + "?").write_csv(labeled.path / "labels.csv")
     assert "none of its 60 ids is a sample" in labeled.refused(*asked, "--label-id", "patient")
 

@@ -87,11 +87,13 @@ def _labels(
     path: Path, label: str | None, label_id: str | None, first: Holding, samples: Sequence[str] | None
 ) -> tuple[Any, list[str]]:
     """Label of each sample that takes part, None where there is none."""
-    from dkpca.report.columns import read_labels
+    from dkpca.report.columns import check_id_column, read_labels
 
     if samples is None:
         raise InputError("labels are matched by sample id; name the id column with --id")
-    table = read_labels(path, Reading(label_id or first.reading.id_column), [label] if label else [])
+    how = Reading(label_id or first.reading.id_column, id_normalize=first.reading.id_normalize)
+    check_id_column(path, how)
+    table = read_labels(path, how, [label] if label else [])
     if len(table.frame.columns) != 1:
         raise InputError(f"{path}: which of its columns {table.frame.columns} is the label? Name it with --label")
     notes = [f"labels: {note}" for note in (*table.notes, *table.check_match(samples, first.path))]

@@ -70,6 +70,12 @@ class LabelTable(Table):
         return [_column(values) for values in self._of(names).iter_columns()]
 
 
+def check_id_column(path: Path, how: Reading) -> None:
+    """Refuse a table beside labels that lacks the id column, and say which option names that of the labels."""
+    with reading.opened(path, how) as table:
+        reading.check_columns([how.id_column or ""], table, hint=" (--label-id names the id column of --labels)")
+
+
 def read_labels(path: Path, how: Reading, wanted: Sequence[str]) -> LabelTable:
     """Read the columns named; without a name all, if they are few."""
     table = reading.read(path, replace(how, columns=tuple(wanted)))

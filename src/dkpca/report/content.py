@@ -23,7 +23,16 @@ from dkpca.fusion import FusedModel
 from dkpca.fusion.scoring import party_shares
 from dkpca.linalg.arrays import to_numpy
 from dkpca.messages import Count, Line, Scores, Share
-from dkpca.report.columns import NONE, LabelColumn, LabelTable, OwnColumns, category_column, own_columns, read_labels
+from dkpca.report.columns import (
+    NONE,
+    LabelColumn,
+    LabelTable,
+    OwnColumns,
+    category_column,
+    check_id_column,
+    own_columns,
+    read_labels,
+)
 from dkpca.store import files, runs, storage
 from dkpca.store.runs import RESULT, Run
 from dkpca.tables import reading
@@ -205,6 +214,9 @@ def assemble(wanted: Wanted) -> Content:
     """Read everything, name the samples as the reader does, and compute what the page shows."""
     _check(wanted)
     source = read_source(wanted.path)
+    for path, how in ((wanted.table, wanted.how), (wanted.labels, wanted.how_labels)):
+        if path is not None and wanted.labels is not None:
+            check_id_column(path, how)
     notes: list[str] = [TURNED] if source.run is not None and source.run.model.is_blind else []
     if source.run is not None and not wanted.how.id_normalize:  # ids are made alike as for the fit
         ways = tuple(source.run.settings["id_normalize"])

@@ -347,11 +347,11 @@ def wanted_columns(opened: Opened, reading: Reading) -> list[str]:
     return [n for n in opened.names if n not in unwanted and (not reading.columns or n in reading.columns)]
 
 
-def check_columns(wanted: Sequence[str], opened: Opened) -> None:
+def check_columns(wanted: Sequence[str], opened: Opened, hint: str = "") -> None:
     """Raise if a column that was named is not there."""
     for name in wanted:
         if name not in opened.names:
-            raise InputError(f"{opened.source}: has no column {name!r}; {_did_you_mean(name, opened)}")
+            raise InputError(f"{opened.source}: has no column {name!r}; {_did_you_mean(name, opened)}{hint}")
 
 
 def _did_you_mean(name: str, opened: Opened) -> str:
