@@ -380,14 +380,37 @@ def test_a_blind_plan_is_green_without_assumptions_where_the_own_columns_are_man
     assert found.words()[-1] == "GREEN: you may sign."
 
 
-def test_a_blind_plan_that_keeps_samples_which_others_lack_is_measured_by_the_own_part_of_the_result(tmp_path):
+def test_a_blind_plan_that_keeps_samples_which_others_lack_is_measured_as_if_it_were_unprotected(tmp_path):
+    """Rows that a party lacks are zero before they are turned, and the center can tell which samples these are."""
     dropped = founded(tmp_path, CAREFUL | {"lacking": "drop"}, CAUTIOUS, align="tokens")
     without = dropped.at("airline", study.review)
     (tmp_path / "kept").mkdir()
     kept = founded(tmp_path / "kept", CAREFUL | {"lacking": "mean"}, CAUTIOUS, align="tokens")
     found = kept.at("airline", study.review)
-    assert "your own part of the components, at samples that the others lack" in [each.what for each in found.leaving]
+    assert any("whose rotation samples that some parties lack may give away" in each.what for each in found.leaving)
     assert max(found.columns.values()) > max(without.columns.values())
+
+
+def test_where_rows_that_parties_lack_are_zero_a_pattern_of_gaps_stands_alone(tmp_path):
+    """The careless twin: nobody but the center is needed to find the turned sample that only one party has."""
+    rng, names = np.random.default_rng(0), (*NAMES, "port")
+    rows = {name: [row for row in range(40) if not (row < 14 and (row + 1) >> j & 1)] for j, name in enumerate(names)}
+    given = {
+        name: ([f"s{row}" for row in own], rng.normal(size=(len(own), 16)) * 0.8 ** np.arange(16))
+        for name, own in rows.items()
+    }
+    fit = {"kernel": "linear", "protect": "blind", "lacking": "mean", "n_components": 2, "rank": 16}
+    consortium = Consortium(tmp_path, given, fit | {"precision": "float64"}, align="tokens", samples=20)
+    consortium.join(**ANYTHING).sign().finish()
+    # Off the columns of three parties' factors are the mean and the one sample that all three lack; the fourth
+    # party's factor has its row along it.
+    sent = {name: received(consortium, name, "summary", Summary).factor.decode() for name in names}
+    spans = [np.linalg.svd(sent[name], full_matrices=False)[0] for name in NAMES]
+    values, vectors = np.linalg.eigh(sum(np.eye(len(U)) - U @ U.T for U in spans))
+    assert np.sum(values > 3.0 - 1e-9) == 2
+    X = given["port"][1]
+    own = np.linalg.norm((X - X.mean(axis=0))[rows["port"].index(6)])
+    assert np.linalg.norm(vectors[:, -2:].T @ sent["port"]) == pytest.approx(own, rel=0.05)
 
 
 def test_a_blind_plan_whose_kernel_hands_the_rotation_over_is_red_with_the_sentence_of_the_summary(tmp_path):
@@ -603,9 +626,15 @@ def test_raising_the_limits_after_a_red_review_needs_another_review(tmp_path):
 class TestASecondStudy:
     """Founded anew without one member, with one sample less, with another gamma: the table's folder remembers."""
 
-    def second(self, tmp_path, fit, limits, names=NAMES, rows=120, width=25, same_keys=True, later=0, **plan):
-        ids = [f"s{row + later}" for row in range(rows)]
-        given = {name: (ids, X[:rows]) for name, (_, X) in tables(width=width).items() if name in names}
+    def second(
+        self, tmp_path, fit, limits, names=NAMES, rows=120, width=25, same_keys=True, later=0, named="s", **plan
+    ):
+        """A study of the samples from number `later` on; those beyond the first table are others."""
+        ids, given = [f"{named}{row + later}" for row in range(rows)], {}
+        for number, name in enumerate(names):
+            others = np.random.default_rng(number + 1).normal(size=(later, width))
+            X = np.vstack([tables(width=width)[name][1], others])
+            given[name] = (ids, X[later : later + rows])
         (tmp_path / "second").mkdir()
         about: dict[str, Any] = {"align": "position", "samples": 50} | plan
         again = Consortium(tmp_path / "second", given, fit, **about)
@@ -750,7 +779,7 @@ class TestASecondStudy:
     def test_with_another_roster_leaves_its_samples_to_no_batch_of_the_first(self, batch_once, tmp_path):
         first = batch_once.copy(tmp_path)
         self.second(tmp_path, self.SUMS, ANYTHING, later=120).sign("airline")
-        with pytest.raises(InputError, match="batch-1: some of its samples were in another protected study"):
+        with pytest.raises(InputError, match="batch-1: some of its samples were in another study"):
             first.run("airline")
         assert not list((tmp_path / "shared").glob("airline/batch-1*"))
 
@@ -807,6 +836,28 @@ class TestASecondStudy:
         assert [each.limit for each in found.findings if not each.ok] == [
             "masked sums of the same samples with other parties or columns"
         ]
+
+    @pytest.mark.parametrize("how", ["other ids", "by position"])
+    def test_of_masked_sums_is_red_where_the_same_rows_have_other_ids_or_none(self, how, tmp_path):
+        self.four(tmp_path).sign("airline")
+        again = self.second(tmp_path, self.SUMS, ANYTHING, named="t")
+        if how == "by position":
+            path = tmp_path / "airline/party.toml"
+            path.write_text(path.read_text().replace('id = "id"', 'exclude = ["id"]'))
+        found = again.at("airline", study.review)
+        assert [each.limit for each in found.findings if not each.ok] == [
+            "masked sums of the same samples with other parties or columns"
+        ]
+
+    @pytest.mark.parametrize("modes", [("sums", "none"), ("none", "sums"), ("none", "none")], ids=" then ".join)
+    def test_in_the_open_without_a_party_of_masked_sums_is_red(self, modes, tmp_path):
+        """What two parties send openly, taken off the sum of three, is the third one's."""
+        first, then = ({**self.SUMS, "protect": mode} for mode in modes)
+        given = tables(names=(*NAMES, "port"))
+        Consortium(tmp_path, given, first, align="position", samples=50).join(**ANYTHING).sign("airline")
+        found = self.second(tmp_path, then, ANYTHING).at("airline", study.review)
+        masked = [each for each in found.findings if each.limit.startswith("masked sums")]
+        assert [each.ok for each in masked] == [modes == ("none", "none")]
 
     def test_with_folders_that_remember_nothing_tells_what_one_member_added(self, tmp_path):
         """The careless twin: another DIR for the last rows. Two sums differ by one member's distances."""

@@ -120,7 +120,8 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[FusedModel]:
         rows = dict.fromkeys(names, slice(None)) if terms.places is None else terms.places
         slopes = None if settings.protect != "blind" else model().extension.slopes
         owned = {n: Rounded(np.asarray(slopes)) for n in terms.taken_out if slopes is not None}
-        return {n: q.ResultGiven(given(rows[n]), model().weights.get(n, 1.0), slopes=owned.get(n)) for n in names}
+        told = {n: replace(given(rows[n]), n_parties=len(names)) for n in names}  # masked sums have one summary
+        return {n: q.ResultGiven(told[n], model().weights.get(n, 1.0), slopes=owned.get(n)) for n in names}
 
     def expected(told: Any) -> bool:
         if not isinstance(told, q.ResultGiven) or told.batch:

@@ -39,10 +39,12 @@ from dkpca.party.limits import Limits
 from dkpca.settings import Fit
 from dkpca.store import storage
 from dkpca.store.files import encode_model
+from dkpca.wording import ranges
 
 ALIGNS = (q.HopWanted, q.MatchedGiven)
 MOST_DRIVEN = 5000  # samples with which a party computes how much its columns drive the components
 TOLD_OF_A_PARTY = 2**12  # bytes: its kernel, its bounds, or the digest of its summary
+NOTHING = 1e-6  # of the length of the first component: one that is shorter holds no variance
 REBUILDS = (q.SummaryWanted, q.SumsWanted, q.ResultGiven)  # answers that leave something for later steps
 
 
@@ -62,7 +64,7 @@ def terms_of(member: Membership) -> Terms:
 
 
 def at_center(member: Membership, fit: Fit, folder: Path) -> tuple[str, list[str]]:
-    """Go on as far as the answers reach; keep the model, the embedding and the certificate; say what is not sent."""
+    """Go on as far as the answers reach; keep the model, the embedding and the certificate; return notes."""
     plan, terms = member.study.plan, terms_of(member)
     model = replay(member, protocols.fit(plan.parties, fit, terms))
     write_result(folder, None, to_numpy(model.scores), model.certificate.to_dict())
@@ -79,7 +81,7 @@ def at_center(member: Membership, fit: Fit, folder: Path) -> tuple[str, list[str
         write_result(folder / batch, None, to_numpy(scores), {})
     unsent = plan.row_means and model.solver.startswith("landmark")
     said = "no row means were sent, which the plan asks for: the landmark solver computes few entries of the matrix"
-    return str(folder), [said] if unsent else []
+    return str(folder), [model.certificate.verdict(), *([said] if unsent else [])]
 
 
 def replay(member: Membership, protocol: Generator[Ask, Any, Any]) -> Any:
@@ -180,6 +182,10 @@ class PartySide:
         if told is None:
             return None
         self._check_kernel(told.scores)
+        lengths = np.linalg.norm(np.asarray(told.scores.scores.decode()), axis=0)
+        empty = np.flatnonzero(lengths <= NOTHING * lengths.max()) + 1
+        if len(empty):
+            self.notes.append(f"components {ranges(empty.tolist())} are zero: the parties sent too few eigenpairs")
         self._write(folder, told.scores, "")
         self._write_drives(folder, told)
         for batch in self.new:
@@ -405,13 +411,12 @@ class PartySide:
         again = _samples_in(table) & {sample for other in before for sample in _samples_in(other)}
         if again:
             raise InputError(f"{batch}: {len(again)} of its samples were placed before; leave them out")
-        named = [] if table.ids is None else table.samples
-        if self._case.summed_otherwise(named):
+        if self._case.summed_otherwise(table):
             raise InputError(
-                f"{batch}: some of its samples were in another protected study, with other parties or columns, and "
-                "both sums together would reveal one party's part; leave them out"
+                f"{batch}: some of its samples were in another study, with other parties or columns, and together "
+                "the two reveal one party's part; leave them out"
             )
-        reviews.place(self.member.memory, named)
+        reviews.place(self.member.memory, table)
 
     def _freeze(self, batch: str, told: q.ResultGiven) -> None:
         """Bind the masks of a batch to all that its numbers follow from; a file that changes later is refused."""

@@ -209,20 +209,38 @@ class Case:
 
     @cached_property
     def undone_by(self) -> str:
-        """What may give the rotation of a blind fit away: columns, or another study of some of these samples."""
+        """What may give the rotation of a blind fit away: columns, gaps, or another study of these samples."""
         known = sorted(set(self.limits.public) & set(self.plan.parties) - {self.name})
-        again = any(_shares(about, self.table.samples) for about, _ in self.before)
-        return f"the columns of {', '.join(known)}" if known else "another study of these samples" * again
+        if known:
+            return f"the columns of {', '.join(known)}"
+        # A row that a party lacks is zero before it is turned. Samples with their own pattern of gaps stand alone in
+        # the parties' factors, and a center may invent gaps by the places that it tells.
+        if self.fit.lacking == "mean":
+            return "samples that some parties lack"
+        return "another study of these samples" * any(self.shares(about) for about, _ in self.before)
 
-    def summed_otherwise(self, samples: Sequence[str]) -> int:
-        """Count the protected studies that had one of these samples, with other parties or columns.
+    def shares(self, about: Mapping[str, Any], table: OwnTable | None = None) -> bool:
+        """Whether another study may have had one of these samples, by their names or by their rows.
 
-        Two sums over the same samples differ by one party's part of them.
+        Names say nothing where an earlier version kept none, where rows match by position, or in another id column.
         """
-        now = (self.roster, sorted([*self.table.columns, *self.in_the_clear]))
-        hidden = [about for about, _ in self.before if "none" not in (self.plan.protect, about["protect"])]
-        others = [about for about in hidden if (about.get("roster"), sorted(about["columns"])) != now]
-        return sum(_shares(about, samples) for about in others)
+        now = _named(table or self.table)
+        if None in (about.get(key) for key in now) or about["named_by"] != now["named_by"]:
+            return True
+        return any(not set(now[key]).isdisjoint(about[key]) for key in ("samples", "rows"))
+
+    def summed_otherwise(self, table: OwnTable) -> int:
+        """Count the studies of some of these samples with other parties or columns, this one or they protected.
+
+        Two sums over the same samples differ by one party's part of them; so do a sum and what others sent openly.
+        """
+        found = 0
+        for about, _ in self.before:
+            modes = {self.plan.protect, about["protect"]}
+            columns = sorted(about["columns"]) != sorted([*self.table.columns, *self.in_the_clear])
+            differs = about.get("roster") != self.roster or (columns and "none" not in modes)
+            found += modes != {"none"} and differs and self.shares(about, table)
+        return found
 
     @property
     def in_the_clear(self) -> list[str]:
@@ -256,7 +274,7 @@ def keep(memory: StudyMemory, found: Review, case: Case) -> None:
     """Keep what the study would let out, so that later reviews measure the union with it once this one is signed."""
     plan, factors = case.plan, [each.seen.factor for each in found.leaving if each.seen is not None]
     about = {"parties": plan.parties, "protect": plan.protect, "keys": case.keys, "columns": dict(found.columns)}
-    about |= {"roster": dict(case.roster), "samples": case.table.samples}
+    about |= {"roster": dict(case.roster), **_named(case.table)}
     arrays: dict[str, Any] = {f"factor{number}": factor.astype(np.float32) for number, factor in enumerate(factors)}
     turned = [each.beside.factor for each in found.leaving if each.beside is not None]
     arrays |= {f"{TURNED}{number}": factor.astype(np.float32) for number, factor in enumerate(turned)}
@@ -270,16 +288,18 @@ def commit(memory: StudyMemory) -> None:
         memory.replace(name, memory.kept(f"reviewed-{name}") or b"")
 
 
-def place(memory: StudyMemory, samples: Sequence[str]) -> None:
-    """Count new samples of a batch as samples of this study, before their numbers leave."""
+def place(memory: StudyMemory, batch: OwnTable) -> None:
+    """Count new samples as samples of this study, before their numbers leave."""
     about = json.loads(memory.kept(ABOUT) or b"{}")
-    about["samples"] = [*dict.fromkeys([*about.get("samples", ()), *samples])]
+    for key, values in _named(batch).items():
+        if isinstance(values, list):
+            about[key] = [*dict.fromkeys([*about.get(key, ()), *values])]
     memory.replace(ABOUT, json.dumps(about).encode())
 
 
-def _shares(about: Mapping[str, Any], samples: Sequence[str]) -> bool:
-    """Whether a study had one of these samples; one that an earlier version kept counts as if it had."""
-    return "samples" not in about or not set(samples).isdisjoint(about["samples"])
+def _named(table: OwnTable) -> dict[str, Any]:
+    """How the samples of a table are found again: their names, the column these are from, and digests of the rows."""
+    return {"samples": table.samples, "named_by": table.preparation.reading.id_column, "rows": table.rows}
 
 
 def left_before(memory: Memory, study: str) -> dict[str, str]:
@@ -394,8 +414,6 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
     count, hidden = model.n_components, plan.protect == "blind"
     result = _plain(np.asarray(to_numpy(model.scores)), table) if hidden else None
     yield Leaving(f"{count} components", members, 8 * T * count, result)
-    if hidden and fit.lacking not in (None, "drop"):
-        yield _own_part(own["summary"], model, table)
     for owner, names in plan.covariates.items() if hidden else ():
         q = Q.shape[1] if owner == name else len(names)
         yield Leaving("result: what each covariate adds to a score", owner, 8 * q * count, None)
@@ -429,15 +447,6 @@ def _summary(case: Case, summary: Summary, asked: SummaryWanted, *, is_known: bo
     beside = _plain(shown.factor, table) if blind else None
     seen_now = None if blind and not undone_by else shown
     return Leaving(what, case.plan.center, wire.size(sent), seen_now, 0 if blind else sent.rank, beside)
-
-
-def _own_part(summary: Summary, model: FusedModel, table: OwnTable) -> Leaving:
-    """What the scores of a blind fit show of samples that the others lack."""
-    # The score of such a sample is A A' U Lambda^(-1/2) of this party alone, less a constant.
-    A, U = np.asarray(summary.factor.decode()), np.asarray(to_numpy(model.eigenvectors))
-    share = A @ (A.T @ U) / np.sqrt(np.maximum(np.asarray(to_numpy(model.eigenvalues)), np.finfo(float).tiny))
-    what = "your own part of the components, at samples that the others lack"
-    return Leaving(what, "all parties", 0, _plain(share, table))
 
 
 def _sums(case: Case, heard: Heard, model: FusedModel) -> Iterator[Leaving]:
@@ -547,7 +556,7 @@ def _findings(case: Case, leaving: Sequence[Leaving], worst: float) -> tuple[Fin
     before = [about for about, _ in case.before]
     sent = plan.covariates.get(case.name, ()) if case.in_the_clear else ()
     willing = limits.recovery >= 1.0 or set(sent) <= set(limits.covariates)
-    masked = case.summed_otherwise(table.samples)
+    masked = case.summed_otherwise(table)
     finer = PRECISIONS.index(fit.precision) <= PRECISIONS.index(limits.precision)
     fewest = min(plan.samples, plan.batch_samples if plan.batches else plan.samples)
     return (
@@ -594,7 +603,9 @@ def _nearest(case: Case) -> str:
         changed = replace(case, fit=other, plan=plan, table=table, columns=columns)
         worst, leaving = _worst(changed)
         findings = _findings(changed, leaving, max(worst.values(), default=0.0))
-        return all(finding.ok for finding in findings), worst
+        rank = max((each.rank for each in leaving), default=0)
+        useless = 0 < rank < min(few, table.X.shape[1])  # fewer eigenpairs than the least number of components
+        return all(finding.ok for finding in findings) and not useless, worst
 
     for n, (words, changes) in product(dict.fromkeys((batches, 0)), tries.items()):
         with suppress(DKPCAError):  # settings that exclude each other
