@@ -122,7 +122,9 @@ def explored(templates, tmp_path_factory) -> Office:
         frame(X[:7] + 0.1, NEW).write_csv(office.path / f"{owner}.new.csv")
     office.place({o: f"{o}.new.csv" for o in OWNERS})
     placed = pl.read_csv(office.path / "run/new" / "embedding.csv")
-    placed.with_columns(outside=pl.col("sample").is_in(NEW[5:])).write_csv(office.path / "new.csv")
+    placed.with_columns(outside=pl.col("sample").is_in(NEW[5:]), completed=pl.col("sample") == NEW[4]).write_csv(
+        office.path / "new.csv"
+    )
     office.ok(
         *("report", "run", "--labels", "labels.csv", "--id", "person", "--table", "bank.csv", "--new", "new.csv"),
         *("--title", HOSTILE),
@@ -163,7 +165,8 @@ def test_the_page_loads_without_error_or_request_and_shows_everything(page_file,
         "rbf (gamma",
     ):
         assert words in text
-    assert "All 60 samples, and 7 new ones placed among them (2 of them outside the range of the fit)" in text
+    placed = "(1 that not all parties have: hollow; 2 outside the range of the fit)"
+    assert f"All 60 samples, and 7 new ones placed among them {placed}" in text
     saved = Path(os.environ.get("DKPCA_SCREENSHOTS", tmp_path)) / "report.png"
     page.screenshot(path=saved, full_page=True)
     assert saved.stat().st_size > 50_000
@@ -187,6 +190,7 @@ def test_the_page_can_neither_send_nor_evaluate(page_file, visit):
 
 def test_pointing_at_a_sample_shows_its_id_and_label(page_file, visit):
     page = visit.open(page_file).page
+    page.locator("#plot").scroll_into_view_if_needed()
     place = visit.find("p07")
     page.click("#unfocus")
     page.mouse.move(*place)
@@ -321,9 +325,10 @@ def test_a_sample_is_found_by_part_of_its_id(page_file, visit):
     assert page.locator("#matches").inner_text() == "no such id"
     page.press("#search", "Escape")
     assert not page.locator("#matches").is_visible()
-    page.fill("#search", "n6")
-    page.locator("#matches button").click()
-    assert "new sample, outside the range of the fit" in page.locator("#details").inner_text()
+    for name, words in (("n6", "outside the range of the fit"), ("n4", "not at all parties: completed")):
+        page.fill("#search", name)
+        page.locator("#matches button").click()
+        assert f"new sample, {words}" in page.locator("#details").inner_text()
     page.click("#unfocus")
     assert not page.locator("#details").is_visible()
 
@@ -411,9 +416,11 @@ def test_new_samples_and_those_out_of_range_can_be_switched_off(page_file, visit
     page.uncheck("#show-new")
     without_new = visit.pixels()
     page.uncheck("#show-outside")
-    assert visit.pixels() < without_new < everything
-    page.check("#show-new")
-    page.check("#show-outside")
+    without_outside = visit.pixels()
+    page.uncheck("#show-new-completed")
+    assert visit.pixels() < without_outside < without_new < everything
+    for kind in ("new", "outside", "new-completed"):
+        page.check(f"#show-{kind}")
     assert visit.pixels() == everything
 
 

@@ -64,9 +64,15 @@ def test_samples_that_not_all_tables_have_are_kept_in_the_run(folder, mode):
     assert certificate["completed"]["n_lacking"] == {"airline": 10, "airport": 10, "weather": 10}
     placed = pl.read_csv(folder / "run" / "new" / "embedding.csv")
     assert sorted(placed["sample"]) == [f"f{i:02d}" for i in range(T, T + 10)]
-    page = in_process("report", folder / "run", cwd=folder).out
+    lacked = [f"f{i}" for i in range(T, T + 10, 2)]
+    assert sorted(placed.filter("completed")["sample"]) == lacked
+    lacking = json.loads((folder / "run" / "new" / "settings.json").read_text())["lacking"]
+    assert {name: sorted(own) for name, own in lacking.items()} == {"airline": lacked}
+    page = in_process("report", folder / "run", "--new", folder / "run" / "new", cwd=folder).out
     assert "report.html" in page
-    assert "that not all parties have: hollow" in (folder / "run" / "report.html").read_text()
+    words = (folder / "run" / "report.html").read_text()
+    assert "All 60 samples (30 that not all parties have: hollow)" in words
+    assert "and 10 new ones placed among them (5 that not all parties have: hollow)" in words
 
 
 def test_the_same_run_as_in_python(folder):

@@ -114,7 +114,7 @@ def new_tables(office):
 
 
 def placed_in(folder):
-    return pl.read_csv(folder / "embedding.csv").drop("sample", "outside", strict=False).to_numpy()
+    return pl.read_csv(folder / "embedding.csv").drop("sample", "outside", "completed", strict=False).to_numpy()
 
 
 def categories(seed=0):

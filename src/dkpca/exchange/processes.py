@@ -101,7 +101,7 @@ def place(
     known = None if covariates is None else _rows_of(covariates, holdings[0], names)
     placed = replace(placed, scores=scoring.adjusted(run.model, placed.scores, known))
     digest = rows[0].sample_digest if given.places is None else messages.digest(given.ids or ())
-    outside = runs.write_new(run, run.path / NEW, placed, rows, names, digest)
+    outside = runs.write_new(run, run.path / NEW, placed, rows, names, digest, given.places)
     if placed.missing:
         notes.append(placed.words)
     if outside:

@@ -49,7 +49,7 @@ PLAIN = Reading()
 TURNED = (
     "the samples are rotated by a secret of the parties: a point is not a sample; each party can draw its own report"
 )
-FITTED, NEW, OUTSIDE, COMPLETED = 0, 1, 2, 3
+FITTED, NEW, OUTSIDE, COMPLETED, NEW_COMPLETED = range(5)
 TOP_COLUMNS = 8
 MOST_BARS = 30  # components drawn with an error bar
 SCORE_BYTES = 3_000_000  # of one page; with very many samples the last components are left out of it
@@ -67,7 +67,8 @@ class Source:
     run: Run | None = None
     told: Mapping[str, Any] = field(default_factory=dict)  # what is proved of the scores, where that came along
     numbered: bool = False  # whether the names are row numbers, because nobody gave the ids of the fit
-    outside: Any = None  # (n_samples,) of bool: new samples out of the range of the fit
+    outside: Any = False  # (n_samples,) of bool: new samples out of the range of the fit
+    completed: Any = False  # (n_samples,) of bool: new samples that a party lacks
 
     @property
     def title(self) -> str:
@@ -162,8 +163,11 @@ def _embedding(path: Path) -> Source:
     scores = table.frame.select(pl.col(columns).cast(pl.Float64)).to_numpy()
     if not np.isfinite(scores).all():
         raise InputError(f"{path}: a score is missing or infinite; get the file again")
-    marked = "outside" in table.frame.columns
-    outside = table.frame["outside"].cast(pl.String).is_in(["true", "1", "yes"]).to_numpy() if marked else None
+    marks: dict[str, Any] = {
+        name: table.frame[name].cast(pl.String).is_in(["true", "1", "yes"]).to_numpy()
+        for name in ("outside", "completed")
+        if name in table.frame.columns
+    }
     assert table.ids is not None
     beside = path.parent / CERTIFICATE
     told = storage.read_json(beside) if beside.exists() else {}
@@ -172,7 +176,7 @@ def _embedding(path: Path) -> Source:
         known = codec.values(TOLD, ours, what=str(beside))
     except WireError as error:
         raise InputError(f"{error}; get the file again") from error
-    return Source(path, table.ids, _matrix(scores), None, told=known, outside=outside)
+    return Source(path, table.ids, _matrix(scores), None, told=known, **marks)
 
 
 def _matrix(scores: Any) -> Matrix:
@@ -342,7 +346,7 @@ class DrawnSamples:
     rows: Any  # (n_fitted_drawn,) of int, into the source
     names: Sequence[str]
     scores: Any  # (n_drawn, n_components)
-    kinds: Any  # (n_drawn,) of FITTED, NEW, OUTSIDE, COMPLETED
+    kinds: Any  # (n_drawn,) of FITTED, NEW, OUTSIDE, COMPLETED, NEW_COMPLETED
 
 
 def drawn_samples(content: Content, most: int) -> DrawnSamples:
@@ -356,8 +360,8 @@ def drawn_samples(content: Content, most: int) -> DrawnSamples:
     for part in content.new:
         names += part.names
         scores.append(part.scores)
-        outside = np.zeros(len(part.names), dtype=bool) if part.outside is None else part.outside
-        kinds.append(np.where(outside, OUTSIDE, NEW).astype(np.uint8))
+        kind = np.where(part.outside, OUTSIDE, np.where(part.completed, NEW_COMPLETED, NEW))
+        kinds.append(np.broadcast_to(kind, len(part.names)).astype(np.uint8))
     return DrawnSamples(rows, names, np.vstack(scores), np.concatenate(kinds))
 
 

@@ -24,6 +24,7 @@ from dkpca.party.disclosure import share_sent, spectrum
 from dkpca.report.columns import LabelTable, OwnColumns
 from dkpca.report.content import (
     COMPLETED,
+    NEW_COMPLETED,
     OUTSIDE,
     PROVED,
     Content,
@@ -139,9 +140,10 @@ def drawn_words(content: Content, drawn: DrawnSamples) -> str:
         said += f" ({n_completed:,} that not all parties have: hollow)"
     n_new = len(drawn.names) - n_fitted
     if n_new:
-        n_outside = int((drawn.kinds == OUTSIDE).sum())
-        said += f", and {n_new:,} new ones placed among them"
-        said += f" ({n_outside:,} of them outside the range of the fit)" if n_outside else ""
+        marks = ((NEW_COMPLETED, "that not all parties have: hollow"), (OUTSIDE, "outside the range of the fit"))
+        counts = ((int((drawn.kinds == kind).sum()), words) for kind, words in marks)
+        marked = "; ".join(f"{count:,} {words}" for count, words in counts if count)
+        said += f", and {n_new:,} new ones placed among them" + (f" ({marked})" if marked else "")
     return ". ".join([said, *(note[0].upper() + note[1:] for note in map(escape, content.notes))]) + "."
 
 

@@ -343,17 +343,27 @@ def numbered(n_samples: int) -> list[str]:
 
 
 def write_new(
-    run: Run, out: Path, placed: Placed, sent: Sequence[Rows], names: Sequence[str] | None, digest: str
+    run: Run,
+    out: Path,
+    placed: Placed,
+    sent: Sequence[Rows],
+    names: Sequence[str] | None,
+    digest: str,
+    places: Mapping[str, Sequence[int]] | None,
 ) -> list[str]:
     """Write the scores of new samples, and the messages they came in, to a directory.
 
-    Returns which samples lie outside the range of the fit; settings.json has them, and the missing parties.
+    Returns which samples lie outside the range of the fit; settings.json has them, the missing parties, and the
+    samples that the others lack: all but those at their `places`.
     """
     # Without ids, not the numbers that samples of the fit may have.
     scores = to_numpy(placed.scores)
     names = names or [f"new-{row}" for row in range(len(scores))]
     flags = outside_at_center(run.model, placed.rows).tolist()
     outside = [name for name, is_outside in zip(names, flags, strict=True) if is_outside]
+    has = {name: frozenset(own) for name, own in (places or {}).items() if len(own) < len(names)}
+    lacking = {name: [each for row, each in enumerate(names) if row not in own] for name, own in has.items()}
+    completed = [any(row not in own for own in has.values()) for row in range(len(names))]
     settings = {
         "run": run.path.name,
         "n_samples": len(scores),
@@ -361,10 +371,11 @@ def write_new(
         "outside": outside,
         "missing": list(placed.missing),
         "share_missing": list(placed.share_missing),
+        "lacking": lacking,
         "versions": versions(),
     }
     with prepared(out):
-        produced: dict[str, Content] = {**embedding_files(names, scores, outside=flags)}
+        produced: dict[str, Content] = {**embedding_files(names, scores, outside=flags, completed=completed)}
         produced[SETTINGS] = storage.as_json(settings)
         produced[RESULT] = wire.encode(fused_model.result(run.model, scores, digest))
         produced |= {f"messages/{rows.party}.rows": wire.encode(rows) for rows in sent}

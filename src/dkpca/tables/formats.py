@@ -233,16 +233,16 @@ def stays_in_its_file(opened: Opened) -> bool:
 
 
 def embedding_files(
-    sample_ids: Sequence[str], scores: np.ndarray[Any, Any], *, outside: Sequence[bool] | None = None
+    sample_ids: Sequence[str], scores: np.ndarray[Any, Any], **marks: Sequence[bool]
 ) -> dict[str, Writer]:
-    """Scores as CSV and Parquet, the first column the sample id; the last says which new samples lie outside."""
+    """Scores as CSV and Parquet: the first column has the sample ids, the last ones the marks of new samples."""
 
     def rows(start: int, end: int) -> pl.DataFrame:
         columns = [pl.Series(f"component_{d + 1}", scores[start:end, d]) for d in range(scores.shape[1])]
         frame = pl.DataFrame([pl.Series("sample", list(sample_ids[start:end]), dtype=pl.String), *columns])
-        if outside is None:
-            return frame
-        return frame.with_columns(pl.Series("outside", list(outside[start:end]), dtype=pl.Boolean))
+        return frame.with_columns(
+            pl.Series(mark, list(of[start:end]), dtype=pl.Boolean) for mark, of in marks.items()
+        )
 
     def groups(columns: list[str] | None, *unused: object) -> Iterator[pl.DataFrame]:
         for start in range(0, max(len(scores), 1), ROWS):

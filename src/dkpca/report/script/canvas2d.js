@@ -33,14 +33,21 @@ function drawShape(context, shape, x, y, radius) {
   } else if (shape === 3) {
     context.arc(x, y, 1.5 * radius, 0, 2 * Math.PI);
     context.arc(x, y, 0.9 * radius, 0, 2 * Math.PI, true);
-  } else if (shape === 1) {
+  } else if (shape === 1 || shape === 4) {
     const r = 1.5 * radius;
-    context.moveTo(x, y - r);
-    for (const [dx, dy] of [[r, 0], [0, r], [-r, 0]]) context.lineTo(x + dx, y + dy);
+    diamond(context, x, y, r, r);
+    if (shape === 4) diamond(context, x, y, -0.5 * r, 0.5 * r);
   } else {
     const [r, w] = [1.3 * radius, 0.45 * radius];
     for (const [dx, dy] of [[-r, -r + w], [-r + w, -r], [0, -w], [r - w, -r], [r, -r + w], [w, 0], [r, r - w],
       [r - w, r], [0, w], [-r + w, r], [-r, r - w], [-w, 0]]) context.lineTo(x + dx, y + dy);
   }
   context.fill();
+}
+
+// The other way around with a negative width: then it is a hole.
+function diamond(context, x, y, width, height) {
+  context.moveTo(x, y - height);
+  for (const [dx, dy] of [[width, 0], [0, height], [-width, 0]]) context.lineTo(x + dx, y + dy);
+  context.closePath();
 }

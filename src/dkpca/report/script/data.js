@@ -4,7 +4,7 @@ import { byId } from "./dom.js";
 
 const TYPES = { uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Array, float32: Float32Array };
 const STEPS = 65535;
-export const NEW = 1, OUTSIDE = 2, COMPLETED = 3;
+export const NEW = 1, OUTSIDE = 2, COMPLETED = 3, NEW_COMPLETED = 4;
 
 export async function readData() {
   const header = JSON.parse(byId("data").textContent);

@@ -1,6 +1,6 @@
 // One sample: what is known of it, and its neighbors.
 
-import { COMPLETED, NEW, OUTSIDE, valueOf } from "./data.js";
+import { COMPLETED, NEW, NEW_COMPLETED, OUTSIDE, valueOf } from "./data.js";
 import { byId, element, short } from "./dom.js";
 
 const words = (value) => (typeof value === "number" ? short(value) : value);
@@ -10,6 +10,7 @@ export function about(samples, sample, column) {
   if (column) lines.push(`${column.name}: ${words(valueOf(column, sample))}`);
   if (samples.kinds[sample] === COMPLETED) lines.push("not at all parties: completed");
   if (samples.kinds[sample] === NEW) lines.push("new sample");
+  if (samples.kinds[sample] === NEW_COMPLETED) lines.push("new sample, not at all parties: completed");
   if (samples.kinds[sample] === OUTSIDE) lines.push("new sample, outside the range of the fit");
   return lines;
 }

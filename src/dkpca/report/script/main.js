@@ -2,7 +2,7 @@
 
 import { drawCharts } from "./charts.js";
 import { asCss } from "./colors.js";
-import { COMPLETED, NEW, OUTSIDE, readData } from "./data.js";
+import { COMPLETED, NEW, NEW_COMPLETED, OUTSIDE, readData } from "./data.js";
 import { drawDetails } from "./details.js";
 import { byId, download, element, fileName, followTips, hideTip, setPressed, swatch } from "./dom.js";
 import { Explorer } from "./explorer.js";
@@ -89,6 +89,10 @@ function startSwitches() {
     add("show-completed", swatch(ink, "hollow"), "samples that not all parties have", showKind(COMPLETED), true);
   }
   if (samples.kinds.includes(NEW)) add("show-new", swatch(ink, "diamond"), "new samples", showKind(NEW), true);
+  if (samples.kinds.includes(NEW_COMPLETED)) {
+    const words = "new samples that not all parties have";
+    add("show-new-completed", swatch(ink, "hollow diamond"), words, showKind(NEW_COMPLETED), true);
+  }
   if (samples.kinds.includes(OUTSIDE)) {
     add("show-outside", swatch(ink, "cross"), "new samples outside the range of the fit", showKind(OUTSIDE), true);
   }

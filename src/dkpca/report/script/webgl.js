@@ -29,7 +29,8 @@ void main() {
   float diamond = 1.0 - abs(at.x) - abs(at.y);
   float cross = 0.25 - min(abs(at.x - at.y), abs(at.x + at.y)) * 0.7;
   float hollow = 0.3 - abs(length(at) - 0.7);
-  float inside = form < 0.5 ? circle : form < 1.5 ? diamond : form < 2.5 ? cross : hollow;
+  float frame = 0.25 - abs(0.75 - abs(at.x) - abs(at.y));
+  float inside = form < 0.5 ? circle : form < 1.5 ? diamond : form < 2.5 ? cross : form < 3.5 ? hollow : frame;
   float cover = clamp(inside * size * 0.5, 0.0, 1.0);
   gl_FragColor = vec4(paint.rgb, 1.0) * paint.a * cover;
 }`;
