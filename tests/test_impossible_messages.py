@@ -240,6 +240,15 @@ def test_words_that_cannot_be_printed_are_refused_when_they_are_read(words):
         decode(encode(ResultGiven(scores)))
 
 
+@pytest.mark.parametrize(
+    ("entry", "shares"), [("captured_share_at_least", (1e308, 0.5)), ("optimality_at_least", (1.0 + 1e-9, 1e308))]
+)
+def test_a_share_above_1_is_refused_when_it_is_read(entry, shares):
+    scores = Scores(2, None, "0" * 64, Rounded(COLUMNS), *shares)
+    with pytest.raises(WireError, match=rf"{entry} is 1e\+308, not a share from 0 to 1"):
+        decode(encode(ResultGiven(scores)))
+
+
 class TestNewSamples:
     @pytest.fixture
     def fitted(self):

@@ -1,6 +1,7 @@
 """Tables become numbers as the paper does it, and new rows are treated as the training rows were."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,16 @@ def table(columns, **reading):
     how = Reading(**({"id_column": "id"} | reading))
     n = len(next(iter(columns.values())))
     return from_frame(pl.DataFrame({"id": [f"s{i}" for i in range(n)], **columns}), how), how
+
+
+def test_a_file_that_does_not_fit_into_memory_is_one_sentence(tmp_path, monkeypatch):
+    def too_large(path):
+        raise MemoryError
+
+    (tmp_path / "a.csv").write_text("id,x\n1,2\n")
+    monkeypatch.setattr(Path, "read_bytes", too_large)
+    with pytest.raises(InputError, match=r"a.csv: does not fit into memory; give a smaller file, or Parquet"):
+        read(tmp_path / "a.csv", Reading("id"))
 
 
 def test_columns_above_the_share_are_dropped_and_the_rest_filled_with_the_mean():

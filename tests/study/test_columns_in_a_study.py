@@ -1,5 +1,7 @@
 """Which columns of a party drive a component, in a study: row means that the plan names, and the party's own file."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from dkpca.exchange.member import RefusedError
 from dkpca.exchange.protocols import Terms
 from dkpca.fusion import fused_model
 from dkpca.linalg import leading
+from dkpca.linalg.precision import Rounded
 from dkpca.party.disclosure import describe
 from dkpca.settings import Fit
 from testkit.program import in_process
@@ -93,6 +96,17 @@ def test_row_means_that_the_plan_does_not_have_are_refused(tmp_path, monkeypatch
     monkeypatch.setattr(protocols, "published", lambda model, rows, row_means: honest(model, rows, row_means=True))
     with pytest.raises(RefusedError, match="result"):
         consortium.finish()
+
+
+@pytest.mark.parametrize("change", [{"residual": 1e308}, {"row_means": Rounded(np.full((60, 1), 1e308))}])
+def test_numbers_that_make_them_infinite_are_refused(change, tmp_path, monkeypatch):
+    consortium = Consortium(tmp_path, tables(), MODES["open"], align="position", samples=10, row_means=True)
+    consortium.join(**ANYTHING).sign()
+    honest = protocols.published
+    monkeypatch.setattr(protocols, "published", lambda *about, **kw: replace(honest(*about, **kw), **change))
+    with pytest.raises(RefusedError, match="'result': .*not in the plan"):
+        consortium.finish()
+    assert not list(tmp_path.glob("*/result/importance.csv"))
 
 
 @pytest.mark.parametrize(

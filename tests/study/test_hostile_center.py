@@ -1098,6 +1098,15 @@ def test_a_result_of_another_number_of_samples_is_refused(rows, before_go, monke
         consortium.finish()
 
 
+def test_a_result_too_large_to_be_squared_is_refused(before_go, tmp_path, monkeypatch):
+    consortium, _ = before_go
+    told, scores = protocols.published, Rounded(np.full((60, 2), 1e308))
+    monkeypatch.setattr(protocols, "published", lambda *about, **kw: replace(told(*about, **kw), scores=scores))
+    with pytest.raises(RefusedError, match="'result': .*not in the plan"):
+        consortium.finish()
+    assert not list(tmp_path.glob("airline/result/*"))
+
+
 def category_tables(n=60):
     """One party of categories, two of numbers: under a kernel of categories these are constant."""
     given = tables(n, 4)

@@ -236,10 +236,17 @@ class PartySide:
             told = q.decode(path.read_bytes())
         except DKPCAError as error:
             raise ProtectionError(f"the center's {ask.step} cannot be read: {error}") from error
-        fits = not isinstance(told, q.ResultGiven) or told.scores.scores.shape[0] == self._n_told(told.batch)
-        if not ask.expects(told) or not fits:
+        if not ask.expects(told) or (isinstance(told, q.ResultGiven) and not self._fits(told)):
             self.member.refuse(ask.step, "question")
         ask.questions = dict.fromkeys(self.names, told)
+
+    def _fits(self, told: q.ResultGiven) -> bool:
+        """Whether a result has a row for each sample, and numbers whose squares can be added."""
+        scores, *others = told.scores.scores, told.scores.row_means, told.slopes
+        numbers = [each.decode() for each in (scores, *others) if each is not None]
+        with np.errstate(over="ignore"):
+            small = all(np.isfinite(np.sum(np.square(each))) for each in numbers)
+        return small and scores.shape[0] == self._n_told(told.batch)
 
     def _most_told(self, batch: str, _: str, step: str) -> int:
         """Bytes that the center may tell at a step, as the plan and the samples say."""
@@ -455,9 +462,13 @@ class PartySide:
         X = np.asarray(to_numpy(state.measured(self.party.table(kernel.columns_are))))
         scores = np.asarray(self._turned_back(result))
         given = None if means is None else np.asarray(means.decode())
-        found = at_party(kernel, self.table.columns, X, scores, given, result.residual)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = at_party(kernel, self.table.columns, X, scores, given, result.residual)
+            found = None if found is None else replace(found, values=told.weight * found.values)
         if found is not None:
-            write(path, replace(found, values=told.weight * found.values).to_csv())
+            if not np.isfinite([found.values, found.errors]).all():  # by the residual or the weight
+                self.member.refuse("result", "question")
+            write(path, found.to_csv())
 
     def _turned_back(self, scores: Scores) -> Any:
         """Scores of the samples of the fit; those of a blind fit are turned back."""

@@ -182,6 +182,8 @@ def _explained(path: Path) -> Iterator[None]:
         raise StorageError(f"{path}: there is no such file; check the path") from error
     except OSError as error:
         raise StorageError(f"{path}: cannot be read ({error.strerror or error}); check the file") from error
+    except MemoryError as error:
+        raise InputError(f"{path}: does not fit into memory; give a smaller file, or Parquet") from error
     except (pl.exceptions.PolarsError, ValueError, zipfile.BadZipFile) as error:
         if isinstance(error, InputError):
             raise
