@@ -267,3 +267,15 @@ def test_numbers_at_the_ends_of_their_range_are_attacked_without_a_warning(gamma
     X = RANDOM.normal(size=(40, 3)) * [1.0, 1.0, size]
     found = measure(summary_of(X, RBF(gamma), 10), X)
     assert all(0.0 <= value <= 1.0 for value in found.columns)
+
+
+@pytest.mark.slow
+def test_independent_columns_are_found_with_the_samples_beside_those_attacked(monkeypatch):
+    """Skewed columns that nothing else tells apart: components are found the better, the more samples there are."""
+    X = np.random.default_rng(0).exponential(size=(2000, 100))
+    summary, _ = dkpca.summarize((X - X.mean(axis=0)) / X.std(axis=0), party="a", kernel="linear", rank=100)
+    found = dkpca.recovery.measure(summary, X)
+    assert np.mean(found.by_attack["independence"]) > 0.8
+    assert found.rows == 600
+    monkeypatch.setattr(dkpca.recovery, "MOST_SAMPLES", 600)
+    assert np.mean(dkpca.recovery.measure(summary, X).by_attack["independence"]) < 0.5

@@ -8,7 +8,7 @@ per draw; None where the attack has no meaning for the kernel.
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
 from typing import Any
@@ -34,7 +34,8 @@ SIMILAR = (0.1, 0.25, 0.5)  # pairs beyond this share of a sample's similarity t
 MOST_AT_ONCE = 256  # columns whose regressions are formed together: 29 penalties of each
 NEAREST = 4  # known rows that a guess is the mean of
 CAUTION = 0.1  # kernel values below this share of what the message left out of a diagonal are noise
-MOST_COMPONENTS = 40  # looked for by ICA
+MOST_COMPONENTS = 200  # looked for by ICA, among ...
+MOST_SAMPLES = 2000  # ... so many samples
 ROUNDING = 1e-13  # directions shorter than this share of the longest are no part of what was sent
 WILD = 1e100  # a guess of a number of size 1 beyond this is as wrong as any
 
@@ -47,11 +48,12 @@ class Seen:
     kernel: Kernel
     left_out: float  # of a diagonal entry of the Gram matrix, on average
     n_features: int  # columns the message says the party has
+    others: Matrix | None = None  # further samples of the factor: with more, independent components are found better
 
     @cached_property
     def coordinates(self) -> Matrix:
         """Samples as points whose distances are those over the party's columns, but for a common factor."""
-        return points(_to_one(self._squared))
+        return points(_to_one(self.squared))
 
     @cached_property
     def along_paths(self) -> dict[float, Matrix]:
@@ -61,7 +63,7 @@ class Seen:
         # the length of the shortest way over such steps. What no way reaches is put half as far again as the
         # farthest.
         own = np.sqrt(np.maximum(np.diagonal(K), 1e-300))
-        apart = np.sqrt(np.maximum(_to_one(self._squared), 0.0))
+        apart = np.sqrt(np.maximum(_to_one(self.squared), 0.0))
         for similar in SIMILAR:
             steps = np.where(similar * np.outer(own, own) <= K, apart, np.inf)
             lengths = shortest_path(steps, method="FW", directed=False)
@@ -71,7 +73,8 @@ class Seen:
         return found
 
     @cached_property
-    def _squared(self) -> Matrix:
+    def squared(self) -> Matrix:
+        """Squared distances between the samples, as far as the factor tells them."""
         K = self.factor @ self.factor.T
         return np.asarray(self.kernel.squared_distances(K, max(CAUTION * self.left_out, 1e-12)))
 
@@ -164,7 +167,9 @@ def by_rotation(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
 
 def by_independence(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
     """Independent components of the points; the known rows only tell which of them a column is, and its unit."""
-    found = independent_components(seen.coordinates[:, : min(seen.n_features, MOST_COMPONENTS)])
+    all_samples = seen if seen.others is None else replace(seen, factor=np.vstack([seen.factor, seen.others]))
+    axes = min(seen.n_features, MOST_COMPONENTS)
+    found = independent_components(points(_to_one(all_samples.squared), axes))[: len(seen.factor)]
     values, scores = truth.values[:, : truth.n_columns], []
     for known in draws:
         # Each column is matched with the component that explains most of its known values by a straight line.
@@ -185,14 +190,15 @@ ATTACKS: dict[str, Attack] = {
 }
 
 
-def points(squared: Matrix) -> Matrix:
+def points(squared: Matrix, axes: int | None = None) -> Matrix:
     """Classical multidimensional scaling: points with these squared distances, the longest axis first."""
     # Torgerson: B = -1/2 H D H has the inner products of the centered points, and its eigenvectors times the roots of
     # their eigenvalues are the points, up to a rotation.
     inner = -0.5 * squared
     inner = inner - inner.mean(axis=0)
     inner = inner - inner.mean(axis=1, keepdims=True)
-    values, vectors = scipy.linalg.eigh(0.5 * (inner + inner.T))
+    few = None if axes is None else (max(0, len(inner) - axes), len(inner) - 1)
+    values, vectors = scipy.linalg.eigh(0.5 * (inner + inner.T), subset_by_index=few)
     kept = values > 1e-12 * max(float(values[-1]), 1e-300)
     return np.asarray((vectors[:, kept] * np.sqrt(values[kept]))[:, ::-1])
 
@@ -459,9 +465,11 @@ def _to_one(values: Matrix) -> Matrix:
 
 
 def seen_in(summary: Summary, rows: Matrix) -> Seen:
-    """What a summary shows of some rows."""
-    sent = summary.factor
-    factor = Rounded(to_numpy(sent.data)[rows], None if sent.scale is None else to_numpy(sent.scale)).decode()
+    """What a summary shows of some rows, and beside them of others."""
+    sent, rest = summary.factor, np.setdiff1d(np.arange(summary.n_samples), rows)
+    rest = np.random.default_rng(0).permutation(rest)[: max(0, MOST_SAMPLES - len(rows))]
+    scale = None if sent.scale is None else to_numpy(sent.scale)
+    factor, others = (Rounded(to_numpy(sent.data)[some], scale).decode() for some in (rows, rest))
     left_out = max(0.0, summary.trace_left_out) / summary.n_samples
     kernel = Linear() if summary.turned else summary.kernel  # of turned samples nobody knows more than inner products
-    return Seen(factor, kernel, left_out, min(summary.n_features, factor.shape[0]))
+    return Seen(factor, kernel, left_out, min(summary.n_features, factor.shape[0]), others if len(rest) else None)
