@@ -58,9 +58,8 @@ def test_every_command_of_the_page_runs_as_written(tmp_path):
         told, said = process.communicate(timeout=1500)
         assert process.returncode == 0, (line, told, said)
     lines = {name: (tmp_path / f"{name}/result/embedding.csv").read_text().splitlines() for name in MEMBERS[:3]}
-    assert {len(found) for found in lines.values()} == {111}  # every flight of the party, and a header
-    common = set(lines["airline"]) & set(lines["weather"])
-    assert 100 <= len(common) - 1 < 110  # the same scores for the flights that both have
+    assert len(set(map(frozenset, lines.values()))) == 1  # the same scores of the flights that all have
+    assert 80 <= len(lines["airline"]) - 1 < 110
     assert json.loads((tmp_path / "center/result/certificate.json").read_text())
 
 

@@ -230,16 +230,20 @@ class Case:
         return any(not set(now[key]).isdisjoint(about[key]) for key in ("samples", "rows"))
 
     def summed_otherwise(self, table: OwnTable) -> int:
-        """Count the studies of some of these samples with other parties or columns, this one or they protected.
+        """Count the studies of some of these samples that together with this one tell one party's part of them.
 
-        Two sums over the same samples differ by one party's part of them; so do a sum and what others sent openly.
+        Two sums with other parties or columns do; so does a sum beside what some of its parties send openly.
         """
-        found = 0
+        found, own, now = 0, sorted([*self.table.columns, *self.in_the_clear]), set(self.roster.items())
         for about, _ in self.before:
-            modes = {self.plan.protect, about["protect"]}
-            columns = sorted(about["columns"]) != sorted([*self.table.columns, *self.in_the_clear])
-            differs = about.get("roster") != self.roster or (columns and "none" not in modes)
-            found += modes != {"none"} and differs and self.shares(about, table)
+            then, was_hidden = set((about.get("roster") or {}).items()), about["protect"] != "none"
+            if self.plan.protect == "none":
+                differs = was_hidden and not then <= now
+            elif not was_hidden:
+                differs = not now <= then
+            else:
+                differs = then != now or sorted(about["columns"]) != own
+            found += differs and self.shares(about, table)
         return found
 
     @property
