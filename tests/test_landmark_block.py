@@ -4,7 +4,7 @@ import math
 from fractions import Fraction
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dkpca.kernels import RBF
@@ -21,6 +21,7 @@ def corner_of(seed, n, m, gamma, dtype=float):
 
 
 @given(st.integers(0, 10**6), st.integers(2, 12), st.floats(1e-2, 1e2))
+@example(377, 7, 4.5)  # a landmark of the first block has rounding in the columns of the next
 def test_what_a_substitution_leaves_of_the_rows_is_within_its_allowance(seed, m, gamma):
     """Exactly: in fractions."""
     gram, pivots, corner = corner_of(seed, 40, m, gamma)

@@ -188,7 +188,7 @@ class LandmarkBlock:
     """Triangular factor of the corner of a matrix, and the roundings that its entries have had."""
 
     def __init__(self, L: Matrix, gram: Gram) -> None:
-        self.L, self.m = L.astype(float), L.shape[0]
+        self.L, self.m = np.tril(L.astype(float)), L.shape[0]  # above the diagonal is rounding alone
         self.reference, self.unit, self.trace = gram.reference, unit(gram.reference), gram.trace()
         evaluated = gram.evaluation_error() / self.trace if self.trace > 0 else 0.0
         self.entries = 2.0 * growth(self.m) * self.unit + evaluated  # of sqrt(K_ii K_jj)
