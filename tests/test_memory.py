@@ -12,10 +12,11 @@ from threadpoolctl import threadpool_limits
 
 from dkpca import DKPCA
 from dkpca.errors import InputError
-from dkpca.linalg import arrays
+from dkpca.linalg import arrays, rows
 from dkpca.linalg import precision as tall
 from dkpca.linalg.arrays import free_memory
 from dkpca.linalg.precision import Rounded
+from dkpca.store import runs, storage
 from dkpca.tables import formats
 from dkpca.tables.preparation import prepare
 from dkpca.tables.reading import Reading, read
@@ -148,18 +149,44 @@ class TestMappedFiles:
         status = Path("/proc/self/status").read_text()
         return sum(int(status.partition(kind)[2].split()[0]) for kind in ("RssFile:", "RssShmem:"))
 
-    @pytest.mark.parametrize("threads", [1, 2])
-    def test_a_factor_in_a_file_is_let_go(self, tmp_path, threads):
+    @pytest.fixture
+    def sent(self, tmp_path) -> Rounded:
+        """A matrix of 64 MB in a mapped file."""
         np.ones((2_000_000, 8), dtype=np.float32).tofile(tmp_path / "factor")
         with (tmp_path / "factor").open("rb") as file:
             data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        factor = tall.Tall(Rounded(np.frombuffer(data, np.float32).reshape(-1, 8)), "float64")
+        return Rounded(np.frombuffer(data, np.float32).reshape(-1, 8))
+
+    @pytest.mark.parametrize("threads", [1, 2])
+    def test_a_factor_in_a_file_is_let_go(self, sent, threads):
+        factor = tall.Tall(sent, "float64")
         before = self.resident()
         assert factor.sent.data.sum() == 16_000_000
         kept = self.resident() - before
         with threadpool_limits(threads, user_api="blas"):
             np.testing.assert_array_equal(tall.column_squares(factor), 2_000_000.0)
         assert kept > 50_000 > 10_000 > self.resident() - before
+
+    def test_a_pass_in_strips_lets_go(self, sent):
+        def in_strips(start: int, part: rows.RowGroup) -> float:
+            return sum(float(part[strip].sum()) for strip in rows.slices(len(part), 256))
+
+        before = self.resident()
+        assert rows.added(in_strips, tall.Tall(sent, "float64")) == 16_000_000
+        assert self.resident() - before < 10_000
+
+    @pytest.mark.parametrize("precision", ["float32", "float64"])
+    def test_a_few_rows_of_a_factor_in_a_file_are_let_go(self, sent, precision):
+        before, some = self.resident(), np.arange(0, 2_000_000, 1000)
+        np.testing.assert_array_equal(tall.rows_of(tall.as_received(sent, precision), some), 1.0)
+        assert self.resident() - before < 10_000
+
+    def test_a_message_that_was_decoded_or_copied_is_let_go(self, sent, tmp_path):
+        before = self.resident()
+        Rounded.from_arrays("factor", sent.to_arrays())
+        storage.write(tmp_path / "copy", runs._writing([sent.data.reshape(-1).data.cast("B")]))
+        assert (tmp_path / "copy").read_bytes() == (tmp_path / "factor").read_bytes()
+        assert self.resident() - before < 10_000
 
     def test_what_is_no_part_of_a_file_is_left_alone(self):
         part = np.arange(6.0)

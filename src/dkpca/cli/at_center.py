@@ -60,13 +60,14 @@ def fuse(
 
     Example: `dkpca fuse airline.summary weather.summary --components 10 --out run/`
     """
-    names = [receive(path, Summary).message.party for path in paths or []] + runs.parties_in(out)
+    received = [receive(path, Summary) for path in paths or []]
+    names = [item.message.party for item in received] + runs.parties_in(out)
     fit, compute, given = asked.fit(names), asked.compute, asked.given
     sample_names, ways = read_names(ids, id_column)
     with progress("fusing"):
         run = runs.fuse(
             out,
-            paths or [],
+            received,
             **{name: getattr(fit, name) for name in ("n_components", "center", "law", "weights") if name in given},
             solver=fit.solver,
             n_landmarks=fit.n_landmarks,

@@ -115,9 +115,8 @@ def _mapping(part: Any) -> mmap.mmap | None:
     if not isinstance(part, np.ndarray) or not part.flags.c_contiguous or part.flags.writeable:
         return None
     base: Any = part
-    while isinstance(base, np.ndarray):
-        base = base.base
-    base = base.obj if isinstance(base, memoryview) else base
+    while isinstance(base, np.ndarray | memoryview):
+        base = base.base if isinstance(base, np.ndarray) else base.obj
     return base if isinstance(base, mmap.mmap) else None
 
 

@@ -99,6 +99,7 @@ class Rounded:
             or not (kind == COMPACT or all(np.isfinite(data[rows]).all() for rows in slices(len(data), CHECKED)))
         ):
             raise InputError(f"{name} is not a matrix of finite numbers (shape {data.shape})")
+        let_go(data)
         if (".scale" in arrays) != (kind == "float16"):
             raise InputError(f"{name} must have a scale if it is float16, and only then")
         if (".exponent" in arrays) != (kind == COMPACT):
@@ -174,6 +175,8 @@ def round_to(
         raise InputError(
             f"numbers of size {reach:.1e} cannot be sent in {precision}; scale the columns, or send float64"
         )
+    if isinstance(A, np.ndarray) and dtype_name(A) == precision:
+        return Rounded(np.ascontiguousarray(A))
     if precision != "float16":
         few = xp.astype(reference[:1, :], getattr(xp, precision))
         return Rounded(kept(as_made(A).then(lambda start, rows: xp.astype(rows, few.dtype)), few, memory))
@@ -277,7 +280,9 @@ class Tall:
             index = sent_to(index, self.sent.data)
         part = pick(self.sent.data, index)
         there = part if self.place is None else sent_to(part, self.place)
-        return _decoded(self.sent.scale, self.dtype, self.scales, there, part)
+        decoded = _decoded(self.sent.scale, self.dtype, self.scales, there)
+        let_go(part)
+        return decoded
 
     @cached_property
     def largest(self) -> float:
@@ -285,11 +290,8 @@ class Tall:
         return _largest_of(self)
 
 
-def _decoded(
-    scale: Array | None, dtype: str, scales: Array | None, received: Array, stored: Array | None = None
-) -> Array:
+def _decoded(scale: Array | None, dtype: str, scales: Array | None, received: Array) -> Array:
     decoded = Rounded(received, scale).decode(dtype)
-    let_go(received if stored is None else stored)
     return decoded if scales is None else decoded[:, : scales.shape[0]] * scales[None, :]
 
 

@@ -33,6 +33,7 @@ from dkpca.linalg.arrays import (
     growth,
     is_dask_array,
     itemsize,
+    let_go,
     namespace,
     on_gpu,
     quiet,
@@ -79,7 +80,11 @@ def pick(x: Array, index: Index) -> Array:
     """Rows of x: a view for a slice, a copy for an array of integers."""
     if is_dask_array(x):
         return at_hand(x[index])
-    return x[index, ...] if isinstance(index, slice) else namespace(x).take(x, index, axis=0)
+    if isinstance(index, slice):
+        return x[index, ...]
+    picked = namespace(x).take(x, index, axis=0)
+    let_go(x)  # the system maps the neighbors of every row that is looked at: of a few thousand rows, nearly all
+    return picked
 
 
 def away_from(name: str | None, home: Array) -> Array | None:
@@ -212,9 +217,8 @@ class RowGroup:
     def __init__(self, table: Any, group: slice, offset: int = 0) -> None:
         made = as_made(table)
         self.start, self.make = offset + group.start, made.make
-        self.stored: list[Array] = [x[group, ...] for x in made.stored]
-        if made.place is not None:
-            self.stored = [sent_to(x, made.place) for x in self.stored]
+        self.read: list[Array] = [x[group, ...] for x in made.stored]
+        self.stored = self.read if made.place is None else [sent_to(x, made.place) for x in self.read]
 
     def __len__(self) -> int:
         return int(self.stored[0].shape[0])
@@ -266,7 +270,11 @@ def over(work: Callable[..., ResultT], *tables: Any, reference: Array | None = N
         return
 
     def of(group: slice) -> ResultT:
-        return work(group.start, *(RowGroup(table, group) for table in tables))
+        parts = [RowGroup(table, group) for table in tables]
+        result = work(group.start, *parts)
+        for x in (x for part in parts for x in part.read):
+            let_go(x)  # a whole group: a strip is shorter than what the system maps around it
+        return result
 
     first = as_made(tables[0])
     if reference is None:
@@ -622,7 +630,7 @@ def distinct_rows(X: Matrix) -> Distinct | None:
 
     # Were half of the rows repeated, 4 sqrt(n) random ones would have about 16 equal pairs.
     some = np.unique(rng.integers(len(X), size=int(4.0 * len(X) ** 0.5)))
-    if len(np.unique(hashed(X[some]))) == len(some):
+    if len(np.unique(hashed(pick(X, some)))) == len(some):
         return None
     hashes = np.concatenate(list(over(lambda start, part: hashed(part[:]), X)))
     _, first, numbers, counts = np.unique(hashes, return_index=True, return_inverse=True, return_counts=True)
@@ -630,7 +638,7 @@ def distinct_rows(X: Matrix) -> Distinct | None:
         return None
     # Distinct rows in the order in which they come first; rows of one hash are compared.
     order = np.argsort(first)
-    numbers, few = np.argsort(order)[numbers], X[first[order]]
+    numbers, few = np.argsort(order)[numbers], pick(X, first[order])
     same = over(lambda start, part: np.array_equal(few[numbers[start : start + len(part)]], part[:]), X)
     return Distinct(first[order], numbers, counts[order]) if all(same) else None
 

@@ -8,6 +8,8 @@ import numpy as np
 
 from dkpca import messages, wire
 from dkpca.kernels import Kernel
+from dkpca.linalg.arrays import to_numpy
+from dkpca.linalg.precision import as_received, column_squares, square
 from dkpca.messages import POINT_BYTES
 
 
@@ -71,10 +73,10 @@ class LedgerEntry:
 
 def spectrum(summary: messages.Summary) -> list[float]:
     """Eigenvalues that the factor carries: its squared column norms, unless a rotation has mixed the columns."""
-    factor = summary.factor.decode()
+    factor = as_received(summary.factor, "float64")  # decoded a few rows at a time
     if summary.turned:
-        return [float(value) for value in np.linalg.eigvalsh(np.asarray(factor.T @ factor))[::-1]]
-    return [float(value) for value in np.asarray((factor * factor).sum(axis=0))]
+        return [float(value) for value in np.linalg.eigvalsh(to_numpy(square(factor)))[::-1]]
+    return [float(value) for value in to_numpy(column_squares(factor))]
 
 
 def share_sent(summary: messages.Summary) -> float:

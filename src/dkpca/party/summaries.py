@@ -66,7 +66,6 @@ def statistics(X: Array, asked: StatisticsWanted, *, party: str, limits: Limits 
     return Statistics(party, X.shape[0], X.shape[1], scale_statistic(asked.kernel, X, party))
 
 
-@threads_of_our_own()
 def summarize(
     X: Array,
     asked: SummaryWanted,
@@ -100,50 +99,51 @@ def summarize(
     _check_samples(X, party, limits)
     limits.check_form(asked.precision, "none" if blind is None else "blind")
     rank = limits.bounded(asked.rank.sent_in(asked.precision))
-    table = measured_for(
-        asked.kernel, X, party, memory, standardize=asked.standardize, balance=asked.balance, prepared=prepared
-    )
-    X, kernel = table.X, table.kernel
-
-    # K, the party's Gram matrix: entries are evaluated on demand, and only the dense solver stores it. A blind center
-    # cannot center it, so the party does.
-    gram: Gram = KernelGram(kernel, X, table.origin, standardized=table.error, memory=memory)
-    if blind is not None:
-        _check_blind(kernel, X, asked.law, party)
-        gram = Centered(gram)
-
-    # Leading eigenpairs of K, lambda and V (linalg/leading.py picks the solver): as many as the rule first asks for.
-    # `Candidates` computes more if the rule needs them.
-    eigenpairs = partial(leading, gram, solver=asked.solver, random_state=asked.random_state, device=device)
-    most = min(limits.rank, gram.n)
-    with _naming(party):
-        first = first_look(rank, most, gram.n)
-        pairs = None if first is None else eigenpairs(first[0], enough=first[1])
-
-        # The rank is chosen: the rule reads the spectrum, and goals are measured on the message.
-        candidates = Candidates(
-            gram=gram,
-            table=X,
-            message=_message(table, party, sample_ids, blind),
-            precision=asked.precision,
-            digits=DIGITS[limits.precision],
-            most=most,
-            pairs=pairs,
-            eigenpairs=eigenpairs,
-            turn=None if blind is None else blind.turned,
-            device=device,
+    with threads_of_our_own():  # a decorator would hold the caller's X to the end, beside what is made of it
+        table = measured_for(
+            asked.kernel, X, party, memory, standardize=asked.standardize, balance=asked.balance, prepared=prepared
         )
-        _check_coarsest(candidates, limits)
-        chosen, decided = choose_rank(candidates, rank)
+        X, kernel = table.X, table.kernel
 
-    # The factor A = V sqrt(lambda), so that K ~ A A', rounded for the wire: the one message of the protocol.
-    summary = chosen.summary
-    check_not_vanished(gram.trace(), X, party)
-    check_not_lost(chosen.exact, summary.factor, party)
-    if blind is not None:
-        _check_spectrum(to_numpy(chosen.pairs.values), summary.trace_left_out, gram, party)
-    recovered = _recovered(chosen, limits, known_rows)
-    return summary, _kept(table, chosen, decided, blind, keep_training=asked.keep_training, recovery=recovered)
+        # K, the party's Gram matrix: entries are evaluated on demand, and only the dense solver stores it. A blind
+        # center cannot center it, so the party does.
+        gram: Gram = KernelGram(kernel, X, table.origin, standardized=table.error, memory=memory)
+        if blind is not None:
+            _check_blind(kernel, X, asked.law, party)
+            gram = Centered(gram)
+
+        # Leading eigenpairs of K, lambda and V (linalg/leading.py picks the solver): as many as the rule first asks
+        # for. `Candidates` computes more if the rule needs them.
+        eigenpairs = partial(leading, gram, solver=asked.solver, random_state=asked.random_state, device=device)
+        most = min(limits.rank, gram.n)
+        with _naming(party):
+            first = first_look(rank, most, gram.n)
+            pairs = None if first is None else eigenpairs(first[0], enough=first[1])
+
+            # The rank is chosen: the rule reads the spectrum, and goals are measured on the message.
+            candidates = Candidates(
+                gram=gram,
+                table=X,
+                message=_message(table, party, sample_ids, blind),
+                precision=asked.precision,
+                digits=DIGITS[limits.precision],
+                most=most,
+                pairs=pairs,
+                eigenpairs=eigenpairs,
+                turn=None if blind is None else blind.turned,
+                device=device,
+            )
+            _check_coarsest(candidates, limits)
+            chosen, decided = choose_rank(candidates, rank)
+
+        # The factor A = V sqrt(lambda), so that K ~ A A', rounded for the wire: the one message of the protocol.
+        summary = chosen.summary
+        check_not_vanished(gram.trace(), X, party)
+        check_not_lost(chosen.exact, summary.factor, party)
+        if blind is not None:
+            _check_spectrum(to_numpy(chosen.pairs.values), summary.trace_left_out, gram, party)
+        recovered = _recovered(chosen, limits, known_rows)
+        return summary, _kept(table, chosen, decided, blind, keep_training=asked.keep_training, recovery=recovered)
 
 
 def _kept(

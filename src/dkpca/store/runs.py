@@ -24,7 +24,7 @@ from dkpca.errors import FusionError, InputError, StorageError, WireError
 from dkpca.fusion import FusedModel, fused_model
 from dkpca.fusion.diagnostics import outside_at_center
 from dkpca.fusion.scoring import Placed
-from dkpca.linalg.arrays import to_numpy
+from dkpca.linalg.arrays import let_go, to_numpy
 from dkpca.messages import Count, Rows, Summary
 from dkpca.store import storage
 from dkpca.store.files import (
@@ -235,8 +235,14 @@ def _write(run: Run, accepted: Mapping[str, Received], states: Mapping[str, byte
 
 
 def _writing(pieces: Sequence[Buffer]) -> Callable[[BinaryIO], None]:
-    """Write what is in pieces."""
-    return lambda file: file.writelines(pieces)
+    """Write what is in pieces; those of a mapped message leave memory as soon as they are written."""
+
+    def write(file: BinaryIO) -> None:
+        for piece in pieces:
+            file.write(piece)
+            let_go(np.frombuffer(piece, np.uint8))
+
+    return write
 
 
 def check(path: Path) -> None:
