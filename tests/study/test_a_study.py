@@ -13,6 +13,7 @@ import pytest
 from dkpca.errors import InputError
 from dkpca.exchange import founding, in_process, own_table, protocols, replay, study
 from dkpca.exchange import review as reviews
+from dkpca.exchange.folder import Folder
 from dkpca.exchange.member import RefusedError, WaitingError
 from dkpca.exchange.plan import second_nonce
 from dkpca.exchange.review import Finding
@@ -196,6 +197,21 @@ def test_waiting_says_for_whom_and_since_when(tmp_path):
     told = again.value.words()
     assert told.startswith("Waiting for registry, weather to sign ('dkpca study review', then 'dkpca study sign')")
     assert consortium.status()["waiting"] == {"signature-1": ["registry", "weather"]}
+
+
+def test_a_review_after_signing_does_not_invite_to_sign(tmp_path):
+    consortium = Consortium(tmp_path, tables(), MODES["open"], samples=10).join(**ANYTHING)
+    assert consortium.at("airline", study.review).words()[-1] == "GREEN: you may sign."
+    consortium.sign("airline")
+    assert consortium.at("airline", study.review).words()[-1] == "GREEN: you have signed."
+
+
+def test_a_folder_that_is_not_there_is_not_waited_for(tmp_path):
+    with pytest.raises(InputError, match="there is no such folder"):
+        founding.status(Folder(str(tmp_path / "typo")))
+    (tmp_path / "shared").mkdir()
+    with pytest.raises(WaitingError):
+        founding.status(Folder(str(tmp_path / "shared")))
 
 
 def test_whoever_has_not_signed_is_told_to_and_waits_for_nobody(tmp_path):

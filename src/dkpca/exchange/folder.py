@@ -98,6 +98,11 @@ class Folder:
         whole = {name: each for name, each in found.items() if FILE.fullmatch(name) and not name.endswith(".part")}
         return {name: Listed(name, each.get("size") or 0, _seconds(each)) for name, each in whole.items()}
 
+    def exists(self) -> bool:
+        """Whether there is such a folder; an object store has none until a file lies below its name."""
+        with self._explained(""):
+            return bool(OBJECT_STORES & self._kinds) or bool(self._fs.exists(self._root))
+
     def members(self) -> list[str]:
         """Names below which somebody has written."""
         return sorted(self._entries(self._root, "directory", MOST_FILES, NAME))

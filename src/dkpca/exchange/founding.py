@@ -105,6 +105,8 @@ def plan_in(folder: Folder) -> Study:
     """Return the last plan that lies in a folder."""
     found = latest(folder)
     if found is None:
+        if not folder.exists():
+            raise InputError(f"{folder.url}: there is no such folder; check the spelling, or wait until it is shared")
         raise WaitingError("plan", "the center")
     return found
 

@@ -91,6 +91,7 @@ class Review:
     nearest: str  # the nearest plan that is green; empty if this one is, or none is known
     public: tuple[str, ...] = ()  # parties whose columns the center is taken to have
     at_worst: float | None = None  # R squared where the others' columns hide nothing; None: they are not to hide any
+    signed: bool = False  # whether this member has signed already
 
     @property
     def green(self) -> bool:
@@ -150,7 +151,8 @@ class Review:
             lines.append("No small change would bring this plan within your limits; exclude columns in party.toml.")
         allowed = next((each.allowed for each in self.findings if each.limit == "recovery"), 1.0)
         only_if = ", if that assumption holds" * ((self.at_worst or 0.0) > allowed)
-        verdict = f"GREEN{only_if}: you may sign." if self.green else "RED: 'sign' refuses this plan."
+        says = ("you may sign", "'sign' refuses this plan") if not self.signed else ("you have signed",) * 2
+        verdict = f"GREEN{only_if}: {says[0]}." if self.green else f"RED: {says[1]}."
         # Names of columns and covariates are other people's words: a line must stay a line.
         own = ["".join(letter if letter.isprintable() else "?" for letter in line) for line in lines]
         return [*own, "", f"Fingerprint: {shown(self.study.fingerprint)}", verdict]

@@ -1,6 +1,7 @@
 """A member's part in a study, from joining to the result: what the commands `dkpca study ...` call."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ def _review(seat: Membership) -> Review:
     about = {"fingerprint": study.fingerprint, "green": found.green, "table and limits": shown}
     about["before"] = reviews.left_before(seat.memory.memory, study.plan.id)
     seat.memory.replace("review.json", json.dumps(about).encode())
-    return found
+    return replace(found, signed=signed is not None)
 
 
 def sign(folder: Folder, memory: Memory, fingerprint: str) -> None:

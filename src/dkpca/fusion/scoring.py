@@ -90,8 +90,8 @@ def place(
     shares = party_shares(model)
     lost = tuple(float(sum(shares[name][d] for name in missing)) for d in range(model.n_components))
     words = (
-        f"placed without {sorted(missing)}: their mean row is used instead; of the variance of the components they "
-        f"carried {', '.join(f'{share:.1%}' for share in lost)}"
+        f"placed without {', '.join(sorted(missing))}: their mean row is used instead; of the variance of the "
+        f"components they carried {', '.join(f'{share:.1%}' for share in lost)}"
     )
     return Placed(scores, seen, tuple(sorted(missing)), lost, words)
 
