@@ -152,6 +152,16 @@ def test_ids_that_cannot_be_used_are_listed_and_the_exit_code_says_so(tmp_path):
     assert "NOT ok: t.csv: id '1' in column 'id' occurs in rows [1, 2]; ids must be unique" in answer.out
 
 
+@pytest.mark.parametrize("usable", [True, False])
+def test_only_a_table_that_can_be_used_is_said_to_be_ready_for_a_fit(tmp_path, usable):
+    (tmp_path / "t.csv").write_text(f"id,x\n1,2.5\n{2 if usable else 1},3.5\n3,1.5\n")
+    answer = Office(tmp_path).run("check", "t.csv", "--write", "party.toml")
+    assert answer.code == (0 if usable else 1)
+    assert (tmp_path / "party.toml").exists()
+    assert "wrote party.toml" in answer.out
+    assert ("dkpca fit" in answer.out) == usable
+
+
 def test_a_wrong_party_toml_names_the_key_and_what_to_write(tmp_path):
     (tmp_path / "party.toml").write_text('table = "t.csv"\ntext_of = { a = "maybe" }\n')
     asked = ("summarize", "party.toml", "--gamma", 1, "--out", "x.summary")

@@ -71,6 +71,17 @@ def test_a_party_draws_its_result_folder_with_its_own_labels(party):
     assert "Proved: the 3 components capture at least <strong>90.0%</strong> of the best possible variance" in page
 
 
+def test_columns_that_party_toml_leaves_out_are_not_correlated(party):
+    def related(table):
+        told = party.ok("report", "clinic/result", "--table", table, "--id", "person", "--json").json
+        return {name for top in told["top_columns"] for name, _ in top}
+
+    left_out = sorted(related("clinic.csv"))[0]
+    party.ok("check", "clinic.csv", "--id", "person", "--exclude", left_out, "--write", "party.toml")
+    assert left_out not in related("party.toml")
+    assert related("party.toml")
+
+
 @pytest.mark.parametrize(
     ("entry", "value", "reason"),
     [

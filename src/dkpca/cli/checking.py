@@ -75,7 +75,9 @@ def _words(found: Findings, write: Path | None) -> list[str | Table]:
     lines += [f"{column.name}: {'; '.join(column.remarks)}" for column in first if column.remarks]
     lines.append("the table can be used as suggested" if found.usable else "the table cannot be used as it is")
     if write is not None:
-        lines.append(f"wrote {write}; use it in place of the table: dkpca fit {write} OTHER ...")
+        fit = f"use it in place of the table: dkpca fit {write} OTHER ..."
+        then = fit if found.usable else "correct the above there or in the table, and check it again before you use it"
+        lines.append(f"wrote {write}; {then}")
     return lines
 
 

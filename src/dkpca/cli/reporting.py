@@ -95,7 +95,7 @@ def report(
         labels=labels,
         label_columns=o.column_names(label),
         table=table,
-        how=Reading(known.id_column, id_normalize=known.id_normalize, dialect=known.dialect),
+        how=known,
         how_labels=Reading(label_id or known.id_column, id_normalize=known.id_normalize),
         new=new or (),
         new_tables=new_table or (),
