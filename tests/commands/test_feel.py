@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from dkpca import errors
-from dkpca.cli import catalog
+from dkpca.cli import catalog, options
 from dkpca.cli.catalog import LazyGroup
 from dkpca.cli.output import table as as_table
 from testkit import reference
@@ -173,3 +173,8 @@ def test_a_table_fits_80_columns_and_keeps_all_its_letters(capsys):
     assert "…" not in printed
     for cell in rows[0][1:]:
         assert cell in printed
+
+
+@pytest.mark.parametrize(("written", "read"), [(".01", 0.01), ("1.", 1.0), ("-.5e-3", -0.0005), ("scale", "scale")])
+def test_a_number_may_begin_or_end_with_its_point(written, read):
+    assert options.asked({"gamma": written}, [], None, ["gamma"]).given == {"gamma": read}

@@ -165,8 +165,13 @@ def test_batches_of_new_samples_are_placed(mode, tmp_path):
         Consortium(tmp_path, given, MODES[mode], samples=10, batches=2, batch_samples=5).join(**ANYTHING).sign()
     )
     consortium.finish()
+    assert consortium.status()["batches"] == {}
     put_new(tmp_path, new)
+    with pytest.raises(WaitingError, match="The result of the fit is ready. Waiting for"):
+        consortium.run("airline")
+    assert consortium.status()["batches"] == {"batch-1": False}
     consortium.finish()
+    assert consortium.status()["batches"] == {"batch-1": True}
     found = {name: consortium.embedding(name, "batch-1") for name in consortium.names}
     assert set(found["airline"][0]) == {f"n{i}" for i in range(20)}
     for ids, scores in found.values():
@@ -350,7 +355,7 @@ def test_join_says_that_ids_have_spaces_around_them(tmp_path):
     table = tmp_path / "airline.csv"
     table.write_text(re.sub("^s", " s", table.read_text(), flags=re.MULTILINE))
     told = consortium.at("airline", study.join, table, "id", "airline")
-    assert "written like ' a9'; compare with the other parties" in told
+    assert "matched as ' a9'; compare with the other parties" in told
     assert "60 ids have spaces around them" in told
 
 
@@ -360,7 +365,7 @@ def test_join_says_which_columns_were_left_out_or_expanded(tmp_path):
     (tmp_path / "airline.csv").write_text("\n".join(["id,delay,side,constant,day", *rows]) + "\n")
     told = consortium.at("airline", study.join, tmp_path / "airline.csv", None, "airline")
     assert told.splitlines()[:3] == [
-        "note: sample ids: column 'id', written like 'a9'; compare with the other parties",
+        "note: sample ids: column 'id', matched as 'a9'; compare with the other parties",
         "note: left out: 'constant', 'day' (exclude in party.toml)",
         "note: expanded text column 'side' into 2 columns of 0 and 1",
     ]

@@ -50,7 +50,8 @@ def test_text_among_numbers_is_never_made_columns_of_0_and_1(tmp_path, odd):
     cells = [f'"{odd}"' if i % 9 == 1 else a for i, a in enumerate(A)]
     said = refused(written(tmp_path, lines(IDS, cells, B)))
     assert f"column 'a' holds numbers, but for {odd!r} in 4 rows, first in data row 2" in said
-    assert f"--null-values {odd!r}" in said
+    quoted = f'"{odd}"' if "," in odd else odd
+    assert f"--null-values {quoted!r}" in said
     assert "--exclude 'a'" in said
 
 
@@ -103,6 +104,14 @@ class TestCheck:
         assert [column["use"] for column in found["columns"]] == ["decide", "as is"]
         assert self.found(path, "--exclude", "a")["usable"]
         assert self.found(path, "--null-values", "<0.5", "--max-missing", 0.2)["usable"]
+
+    def test_a_mark_with_a_decimal_comma_is_one_mark(self, tmp_path):
+        cells = ["<1,5" if i % 9 == 1 else f"{a}".replace(".", ",") for i, a in enumerate(A)]
+        path = written(tmp_path, ["id;a;grade", *(f"{IDS[i]};{cells[i]};{i % 7}" for i in range(N))])
+        assert """--null-values '"<1,5"'""" in self.found(path)["problems"][0]
+        found = self.found(path, "--null-values", '"<1,5"', "--max-missing", 0.2)
+        assert found["usable"]
+        assert [column["n_missing"] for column in found["columns"]] == [4, 0]  # every 5 is a grade
 
 
 @pytest.mark.parametrize(

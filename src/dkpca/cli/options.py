@@ -1,6 +1,8 @@
 """Options of the commands. Those of a fit are made of the fields of `dkpca.settings`: nobody lists them again."""
 
+import csv
 import inspect
+import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -23,6 +25,7 @@ from dkpca.store import party_file, storage
 MODEL = "The model"
 SETTINGS = {each.name: each for record in (Fit, Compute) for each in fields(record)}
 BY_PARTY = ("kernel", "gamma", "weights")  # settings that may differ from party to party
+NUMBER = re.compile(r"[+-]?([0-9]+\.|\.[0-9]+)([eE][+-]?[0-9]+)?")  # which TOML wants a digit more in
 NO_MORE: Mapping[str, str] = {}
 
 
@@ -147,7 +150,7 @@ def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        return text
+        return float(text) if NUMBER.fullmatch(text) else text
 
 
 def _by_party(name: str, given: Any, parties: Sequence[str]) -> Any:
@@ -228,8 +231,9 @@ def party_name(name: str | None, path: Path) -> str:
 
 
 def column_names(given: Sequence[str] | None) -> tuple[str, ...]:
-    """Names from a repeated option with commas in it."""
-    return tuple(name.strip() for part in given or () for name in part.split(",") if name.strip())
+    """Names from a repeated option with commas between them; a name that has one stands in double quotes."""
+    rows = csv.reader(given or (), skipinitialspace=True)
+    return tuple(name.strip() for row in rows for name in row if name.strip())
 
 
 def _default(annotation: Any) -> Any:

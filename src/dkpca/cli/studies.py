@@ -184,6 +184,8 @@ def status(folder: Place, as_json: AsJson = False) -> None:
     if not found["waiting"] and not found["refused"]:
         going = "The study is not waiting for anyone; each member can continue with 'dkpca study run'."
         print("The result is ready." if found["result"] else going)
+    for batch, done in found["batches"].items():
+        print(f"{batch}: {'placed' if done else 'under way; every member goes on with ' + repr('dkpca study run')}.")
 
 
 def _when(seconds: float) -> str:

@@ -18,6 +18,7 @@ from dkpca.exchange.memory import Memory
 from dkpca.exchange.plan import Plan, Study
 
 PLAN = re.compile(r"plan-([1-9][0-9]{0,2})\.toml")
+BATCH = re.compile(r"(batch-[1-9][0-9]*)\.")
 
 
 def found(
@@ -151,7 +152,8 @@ def status(folder: Folder) -> dict[str, Any]:
     plan, listed = here.plan, {n: folder.listing(n, here.plan.most_files) for n in here.plan.members}
     times = {file.name: file.time for files in listed.values() for file in files.values()}
     first = [here.member_file, f"signature-{here.number}"]
-    steps = [name for name in times if members.number_of(name) == here.number and name not in listed[plan.center]]
+    ours = [name for name in times if members.number_of(name) == here.number]
+    steps = [name for name in ours if name not in listed[plan.center]]
     waiting = {}
     for step in [*first, *sorted(steps, key=lambda name: times[name])]:
         who = plan.members if step in first else plan.parties
@@ -159,6 +161,8 @@ def status(folder: Folder) -> dict[str, Any]:
         if missing and members.REFUSAL not in step:
             waiting[step] = missing
     refusal = members.named(here.number, members.REFUSAL)
+    begun = {found[1] for name in ours if (found := BATCH.search(name))}
+    placed = {batch: members.named(here.number, f"{batch}.result") in listed[plan.center] for batch in sorted(begun)}
     return {
         "study": plan.id,
         "plan": here.number,
@@ -173,6 +177,7 @@ def status(folder: Folder) -> dict[str, Any]:
         "refused": [name for name, files in listed.items() if refusal in files],
         "waiting": waiting,
         "result": members.named(here.number, "result") in listed[plan.center],
+        "batches": placed,  # those that were begun, and whether they are done
     }
 
 

@@ -56,7 +56,8 @@ class WaitingError(Exception):
         kind = re.split("[-.]", self.step)[0]
         since = f", since {self.since[:16].replace('T', ' ')} UTC" if self.since else ""
         to_do = TO_DO.get(kind, f"to run 'dkpca study run' (step {self.step!r})")
-        return f"Waiting for {', '.join(self.members)} {to_do}{since}."
+        ready = "The result of the fit is ready. " * (kind == "batch")
+        return f"{ready}Waiting for {', '.join(self.members)} {to_do}{since}."
 
 
 class RefusedError(NoAnswerError):

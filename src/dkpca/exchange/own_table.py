@@ -65,7 +65,7 @@ class OwnTable:
         """What became of the columns, in words."""
         reading = self.preparation.reading
         left_out = [f"left out: {some(reading.exclude)} (exclude in {PARTY_FILE})"] if reading.exclude else []
-        such = f", written like {written_like(self.ids[0])!r}; compare with the other parties" if self.ids else ""
+        such = f", matched as {written_like(self.keys[0])!r}; compare with the other parties" if self.keys else ""
         ids = [f"sample ids: column {reading.id_column!r}{such}"] if reading.id_column else []
         return [*ids, *oddities(self.ids or (), reading.id_normalize), *left_out, *self.preparation.notes]
 

@@ -303,7 +303,7 @@ def text_among_numbers(values: pl.Series, dialect: Dialect | None) -> str | None
     shown = ", ".join(map(repr, texts.head(3).to_list())) + (" and others" if len(texts) > 3 else "")
     what = f"column {values.name!r} holds numbers, but for {shown}"
     where = f"data row {rows[0]}" if len(rows) == 1 else f"{len(rows):,} rows, first in data row {rows[0]}"
-    mark = texts[0] if len(texts) == 1 else "..."
+    mark = "..." if len(texts) > 1 else texts[0] if "," not in texts[0] else f'"{texts[0]}"'
     return (
         f"{what} in {where}; if that means missing, give --null-values {mark!r} with the other marks that the table "
         f"uses; otherwise correct it, or leave the column out with --exclude {values.name!r}"
