@@ -76,7 +76,7 @@ def _words(found: Findings, write: Path | None) -> list[str | Table]:
     lines.append("the table can be used as suggested" if found.usable else "the table cannot be used as it is")
     if write is not None:
         fit = f"use it in place of the table: dkpca fit {write} OTHER ..."
-        then = fit if found.usable else "correct the above there or in the table, and check it again before you use it"
+        then = fit if found.usable else "correct the points above there or in the table before you use it"
         lines.append(f"wrote {write}; {then}")
     return lines
 
