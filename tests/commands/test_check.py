@@ -241,3 +241,11 @@ def test_what_was_asked_for_text_columns_is_written(clinic, given, written):
     kept = party_file.read(clinic.path / "party.toml").reading
     assert ("Geschlecht" in kept.exclude) == (given == "ignore")
     assert dict(kept.text_of).get("Geschlecht") == (None if given == "ignore" else given)
+
+
+def test_tables_without_a_common_id_show_how_theirs_are_written(tmp_path):
+    for name, mark in (("lab", "00"), ("registry", "P-")):
+        rows = [f"{mark}{i:02d},{i * i}" for i in range(8)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["sample,value", *rows]) + "\n")
+    said = Office(tmp_path).refused("fit", "lab.csv", "registry.csv", "--id", "sample", "--out", "run")
+    assert "'0000' in lab.csv, 'P-00' in registry.csv" in " ".join(said.split())

@@ -139,13 +139,15 @@ def matched_samples(
         )
     ways = holdings[0].reading.id_normalize
     if any(holding.reading.id_normalize != ways for holding in holdings):
-        raise InputError("the tables normalize ids differently (id_normalize); use the same for all of them")
+        each = ", ".join(f"{h.party}: {' '.join(h.reading.id_normalize) or 'none'}" for h in holdings)
+        raise InputError(f"the tables normalize ids differently (id_normalize is {each}); use the same for all of them")
     ids = {holding.party: holding.ids() for holding in holdings}
     keys = {name: matching_keys(own, ways) for name, own in ids.items()}
     notes, n_common = would_match(ids, ways), len(set.intersection(*map(set, keys.values())))
     if not n_common:
         hint = "".join(f"; {words}" for words in notes)
-        raise InputError(f"no sample id is in all of {[str(h.path) for h in holdings]}; check --id{hint}")
+        such = ", ".join(f"{own[0]!r} in {h.path}" for h, own in zip(holdings, ids.values(), strict=True) if len(own))
+        raise InputError(f"no sample id is in all tables (such as {such}); check --id{hint}")
     given = inputs.matched(tables, keys, lacking=lacking or "drop", least=1)
     written = {key: text for name in reversed(ids) for key, text in zip(keys[name], ids[name], strict=True)}
     names = [written[key] for key in given.ids or ()]
