@@ -140,7 +140,7 @@ def matched_samples(
     ways = holdings[0].reading.id_normalize
     if any(holding.reading.id_normalize != ways for holding in holdings):
         each = ", ".join(f"{h.party}: {' '.join(h.reading.id_normalize) or 'none'}" for h in holdings)
-        raise InputError(f"the tables normalize ids differently (id_normalize is {each}); use the same for all of them")
+        raise InputError(f"the tables normalize ids differently (id_normalize is {each}); use the same for all")
     ids = {holding.party: holding.ids() for holding in holdings}
     keys = {name: matching_keys(own, ways) for name, own in ids.items()}
     notes, n_common = would_match(ids, ways), len(set.intersection(*map(set, keys.values())))
