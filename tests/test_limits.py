@@ -5,6 +5,7 @@ import pytest
 from dkpca.errors import InputError, PolicyError
 from dkpca.party.limits import ANYTHING, Limits, from_toml
 from dkpca.rank import All, Auto, Fixed, Recovery
+from dkpca.store.party_file import read
 
 TIGHT = Limits(rank=4, samples=10, precision="float16", protect=("none", "sums"), studies=2, batches=1, audit_rows=5)
 
@@ -94,3 +95,20 @@ def test_a_limit_that_cannot_be_kept_is_refused_with_an_example(key, value, word
 def test_limits_read_as_they_were_written():
     assert from_toml(TIGHT.to_toml()) == TIGHT
     assert from_toml(Limits().to_toml()) == Limits()
+
+
+@pytest.mark.parametrize("key", ["a", '"b c"', "'b c'", '"\\""'])
+@pytest.mark.parametrize("place", ["{} = 1", "[{}]", "x = {{ {} = 1 }}", 'x = """y"""" \n{} = 1'])
+def test_a_key_of_many_parts_is_refused_before_it_is_parsed(tmp_path, key, place):
+    text = place.format(".".join([key] * 20_000))
+    with pytest.raises(InputError, match="tables inside tables"):
+        from_toml(text)
+    (tmp_path / "party.toml").write_text(text)
+    with pytest.raises(InputError, match="tables inside tables"):
+        read(tmp_path / "party.toml")
+
+
+def test_a_column_whose_name_has_many_dots_may_be_left_out(tmp_path):
+    names = [".".join(["word"] * 40), "'" + ".".join(["it's"] * 40)]
+    (tmp_path / "party.toml").write_text(f'table = "t.csv"  # {names[0]}\nexclude = ["{names[0]}", """{names[1]}"""]')
+    assert read(tmp_path / "party.toml").reading.exclude == tuple(names)

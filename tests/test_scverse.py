@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import anndata
+import h5py
 import mudata
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ import scipy.sparse
 
 from dkpca import DKPCA
 from dkpca.errors import InputError
+from dkpca.tables.reading import Reading, read
 from testkit.program import PROGRAM, in_process
 
 pytestmark = [  # of anndata and mudata, about their own next versions and pandas 4
@@ -144,6 +146,66 @@ def test_commands_read_h5ad_and_h5mu(tmp_path, mdata):
         ("summarize", "rna.h5ad", "--gamma", 1, "--out", "m"): "--id 'obs_names'",
     }.items():
         assert said in in_process(*words, cwd=tmp_path).err
+
+
+def _elsewhere(file, folder):
+    (folder / "secret").write_bytes(np.arange(240.0).tobytes())
+    file.create_dataset("X", (40, 6), dtype="f8", external=[(str(folder / "secret"), 0, 1920)])
+
+
+def _linked(file, folder):
+    with h5py.File(folder / "other.h5", "w") as other:
+        other["X"] = np.ones((40, 6))
+    file["X"] = h5py.ExternalLink(str(folder / "other.h5"), "/X")
+
+
+def _virtual(file, folder):
+    _linked(file, folder)
+    del file["X"]
+    layout = h5py.VirtualLayout((40, 6), "f8")
+    layout[:] = h5py.VirtualSource(str(folder / "other.h5"), "X", shape=(40, 6))
+    file.create_virtual_dataset("X", layout)
+
+
+def _in_a_circle(file, folder):
+    file["X"], file["uns/again"] = np.ones((40, 6)), file["uns"]
+
+
+def _huge(file, folder):
+    file.create_dataset("X", (10**8, 10**6), dtype="f8", chunks=(1000, 1000))
+
+
+def _outside(file, folder):
+    file["X/data"], file["X/indices"], file["X/indptr"] = np.ones(3), [0, 10**8, -(10**8)], [0, *[3] * 40]
+
+
+def _unknown(file, folder):
+    file["X"] = np.ones((40, 6))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (_elsewhere, "'X' is a link"),
+        (_linked, "'X' is a link"),
+        (_virtual, "'X' is a link"),
+        (_in_a_circle, "'uns/again' is a link"),
+        (_huge, "GB of memory"),
+        (_outside, "indices must be"),
+        (_unknown, "it is damaged"),
+    ],
+)
+def test_a_file_made_to_read_others_or_outside_of_itself_is_refused(tmp_path, change, words):
+    path = tmp_path / "t.h5ad"
+    table(40, 6, "g").write_h5ad(path)
+    with h5py.File(path, "r+") as file:
+        del file["X"]
+        change(file, tmp_path)
+        kind = {_outside: "csr_matrix", _unknown: "unknown"}.get(change, "array")
+        if change is not _linked:
+            file["X"].attrs.update({"encoding-type": kind, "encoding-version": "0.1.0", "shape": [40, 6]})
+    with pytest.raises(InputError, match=words):
+        read(path, Reading("obs_names"))
 
 
 @pytest.mark.slow

@@ -413,7 +413,7 @@ class TestThePlan:
             plans.read_plan(raw.replace(old, new))
 
     @pytest.mark.parametrize("key", ["parties", "fit.kernel", "fit.gamma", "zz"])
-    @pytest.mark.parametrize("part", ["a", '"b c"', "'b c'", "[", "{ a ="])
+    @pytest.mark.parametrize("part", ["a", '"b c"', "'b c'", '"\\""', "[", "{ a ="])
     def test_nested_too_deep_is_one_sentence(self, key, part, tmp_path):
         deep = f".{'.'.join([part] * 20000)} = 1" if part[0] not in "[{" else f" = {part * 20000}"
         lines = [

@@ -1,7 +1,12 @@
 """Exports that nobody prepared: read as a careful person reads them, or refused with what to do about them."""
 
+import io
+import os
+import zipfile
+
 import numpy as np
 import openpyxl
+import polars as pl
 import pytest
 
 from dkpca.errors import InputError
@@ -150,3 +155,38 @@ def test_a_column_of_ids_that_was_not_named_is_recognized(tmp_path):
     path = written(tmp_path, lines([f"p{i}" for i in IDS], A, B, header="person,a,b"))
     said = Office(tmp_path).refused("summarize", path.name, "--gamma", 0.1, "--out", "t.summary")
     assert "if these are the sample ids, use --id person" in said
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "arrow"])
+def test_brackets_in_the_name_of_a_file_are_no_pattern_for_others(tmp_path, suffix):
+    for name, value in (("t[1]", 7.0), ("t1", 1.0)):
+        frame, path = pl.DataFrame({"a": [value, 2.0, 3.0]}), tmp_path / f"{name}.{suffix}"
+        {"csv": frame.write_csv, "parquet": frame.write_parquet, "arrow": frame.write_ipc}[suffix](path)
+    assert read(tmp_path / f"t[1].{suffix}", Reading()).frame["a"].to_list() == [7.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind"), [((10**9, 3), "S0"), ((10**10,), "U0"), ((10**9, 3), "V0"), ((0, 10**9), "f8")]
+)
+def test_an_array_without_values_takes_no_memory(tmp_path, shape, kind):
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": f"|{kind}", "fortran_order": False, "shape": shape})
+    (tmp_path / "t.npy").write_bytes(header.getvalue())
+    with pytest.raises(InputError, match="has no values"):
+        read(tmp_path / "t.npy", Reading())
+
+
+def test_files_larger_than_memory_are_refused_by_the_size_that_they_state(tmp_path):
+    np.save(tmp_path / "t.npy", np.zeros((2, 2)))
+    os.truncate(tmp_path / "t.npy", 2**42)  # a hole, which takes no room on the disk
+    with pytest.raises(InputError, match="GB of memory, and"):
+        read(tmp_path / "t.npy", Reading())
+
+
+def test_what_else_is_in_an_archive_of_arrays_is_refused(tmp_path):
+    for names, words in ((("a.txt",), "'a.txt', which is no array"), ((), "no arrays")):
+        with zipfile.ZipFile(tmp_path / "t.npz", "w") as archive:
+            for name in names:
+                archive.writestr(name, b"words")
+        with pytest.raises(InputError, match=words):
+            read(tmp_path / "t.npz", Reading())

@@ -3,6 +3,7 @@
 import datetime as dt
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import openpyxl
@@ -87,6 +88,20 @@ def test_a_file_that_is_no_workbook_is_refused(tmp_path):
     (tmp_path / "t.xlsx").write_bytes(b"id,x\n1,2\n")
     with pytest.raises(InputError, match=r"t\.xlsx: cannot be read as a workbook"):
         read(tmp_path / "t.xlsx", Reading("id"))
+
+
+@pytest.mark.parametrize("cell", ["XFD1048576", "ZZZZZZ4000000000"])
+def test_a_stray_cell_far_away_takes_no_memory(tmp_path, cell):
+    book = openpyxl.Workbook()
+    for row in (["id", "x"], ["a", 1.5], ["b", 2.5]):
+        book.active.append(row)
+    book.save(tmp_path / "near.xlsx")
+    with zipfile.ZipFile(tmp_path / "near.xlsx") as near, zipfile.ZipFile(tmp_path / "far.xlsx", "w") as far:
+        for name in near.namelist():
+            far.writestr(name, near.read(name).replace(b'r="B3"', f'r="{cell}"'.encode()))
+    with pytest.raises(InputError, match="cannot be read as a workbook"):
+        read(tmp_path / "far.xlsx", Reading("id"))
+    assert len(read(tmp_path / "near.xlsx", Reading("id"))) == 2
 
 
 @pytest.mark.slow

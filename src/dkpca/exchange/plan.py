@@ -10,7 +10,6 @@ import io
 import re
 import secrets
 import sys
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -20,7 +19,7 @@ from dkpca.errors import InputError, ProtectionError, WireError
 from dkpca.exchange import sealed
 from dkpca.exchange.folder import MOST_FILES, check_name
 from dkpca.exchange.identity import Secrets, check_keys, sha256
-from dkpca.wording import as_toml, printable
+from dkpca.wording import DEEPEST, TooDeepError, as_toml, printable, toml_values
 
 VERSION = 1
 DAYS = 90  # that a study lasts by default
@@ -31,11 +30,7 @@ MOST_PLAN, MOST_MEMBER, MOST_SIGNATURE = 2**18, 2**12, 2**14  # bytes
 FEWEST_MASKED = 3  # parties of a masked sum in a study: of two, each knows the other's numbers from the sum
 ALIGNMENTS = ("position", "tokens", "psi")
 HEX = "[0-9a-f]{64}"
-DEEPEST = 16  # tables inside tables of a plan
 MOST_BITS = 64  # of a whole number that a message repeats
-_KEY = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
-# A parser takes seconds for a key of 20,000 parts. The search starts at whole words, so its time is linear.
-DEEP_KEY = re.compile(rf"(?<![\w-]){_KEY}(?:[ \t]*+\.[ \t]*+{_KEY}){{{DEEPEST}}}")
 PLACE = re.compile(r"\(at [a-z0-9, ]+\)$")
 
 
@@ -317,11 +312,9 @@ def _parsed(raw: bytes, what: str, record: type[Any]) -> dict[str, Any]:
     hints = get_type_hints(record, include_extras=True)
     valid = {name: hint.__metadata__[0] for name, hint in hints.items()}
     too_deep = f"{what} has tables inside tables, more than {DEEPEST} deep; do not sign it"
-    if DEEP_KEY.search(raw.decode(errors="replace")):
-        raise InputError(too_deep)
     try:
-        values = tomllib.loads(raw.decode())
-    except RecursionError as error:
+        values = toml_values(raw.decode())
+    except TooDeepError as error:
         raise InputError(too_deep) from error
     except ValueError as error:
         place = PLACE.search(str(error))

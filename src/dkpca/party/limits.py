@@ -5,7 +5,6 @@ The party decides, whatever the center asks. A study beyond its limits is red, a
 
 import json
 import logging
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, NoReturn
@@ -13,7 +12,7 @@ from typing import Any, NoReturn
 from dkpca.errors import InputError, PolicyError
 from dkpca.rank import All, RankRule, Recovery, stated
 from dkpca.settings import PROTECTIONS, check_entries, setting
-from dkpca.wording import counted
+from dkpca.wording import counted, toml_values
 
 log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())  # where it goes is the caller's choice
@@ -186,8 +185,8 @@ ANYTHING = Limits(
 def from_toml(text: str, source: object = "limits.toml") -> Limits:
     """Read limits; every key has to be one of them, and of its kind."""
     try:
-        values = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        values = toml_values(text)
+    except ValueError as error:
         raise InputError(f"{source}: is not a TOML file ({error})") from error
     known = [each.name for each in fields(Limits)]
     unknown, missing = sorted(set(values) - set(known)), sorted(set(known) - set(values))

@@ -15,14 +15,13 @@ import os
 import secrets
 import stat
 import time
-import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from dkpca.errors import InputError, StorageError
-from dkpca.wording import in_bytes
+from dkpca.wording import in_bytes, toml_values
 
 PRIVATE_MODE, PUBLIC_MODE = 0o600, 0o666  # the second is narrowed by the umask
 
@@ -179,8 +178,8 @@ def read_toml(path: Path, advice: str) -> dict[str, Any]:
     if not path.exists():
         raise StorageError(f"{path}: there is no such file; {advice}")
     try:
-        return tomllib.loads(read(path, at_most=MOST_SETTINGS).decode())
-    except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, of dates and numbers that cannot be
+        return toml_values(read(path, at_most=MOST_SETTINGS).decode())
+    except ValueError as error:  # of TOML, of UTF-8, of dates and numbers that cannot be
         raise InputError(f"{path}: not a TOML file ({error}); {advice}") from error
 
 

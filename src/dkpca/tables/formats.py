@@ -4,8 +4,11 @@ A folder of Parquet files, as Spark and Dask write it, is one table, file after 
 Files of AnnData and MuData are read whole.
 """
 
+import glob
 import logging
 import re
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -18,6 +21,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from dkpca.errors import InputError
+from dkpca.linalg.arrays import free_memory
 from dkpca.tables import inputs, scverse, text_files
 from dkpca.tables.text_files import UNNAMED, Cut, Dialect, Opened, check_names
 
@@ -29,6 +33,19 @@ PARQUET = (".parquet", ".pq")
 ASIDE = ("_", ".")  # first letters of files that are about the others: _SUCCESS, _metadata, .part-0.parquet.crc
 SHEET_HEAD = 50  # rows that are looked at to find the header
 PADDED = re.compile(rb'formatCode="(00+)"')  # a number format that shows leading zeros
+TRY_WORKBOOK = """
+import contextlib, sys, fastexcel
+with contextlib.suppress(ImportError):
+    import resource
+    resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]),) * 2)
+try:
+    book = fastexcel.read_excel(sys.argv[1])
+    for name in book.sheet_names:
+        book.load_sheet(name, header_row=None, n_rows=1, dtypes="string")
+except fastexcel.FastExcelError as error:
+    sys.exit(print(str(error).splitlines()[0]) or 1)
+"""
+SHEET_COPIES = 3  # of the cells of a sheet, until they are columns
 LARGE = 2**26  # bytes of its files
 AS_WRITTEN = Dialect()
 ROWS = 2**17  # of a group of an embedding
@@ -54,11 +71,15 @@ def open_table(path: Path, asked: Dialect = AS_WRITTEN, *, id_column: str | None
     if kind in WORKBOOKS:
         return _workbook(path, asked, id_column)
     frame = _typed(path, kind)
+    if kind in BY_COLUMN:
+        inputs.check_room(path, 8 * int(frame.select(pl.len()).collect().item()))  # one column is read at a time
     return Opened(str(path), frame, frame.collect_schema().names(), parts=(path,) if kind in BY_COLUMN else ())
 
 
 def from_array(array: np.ndarray[Any, Any], name: str = "x") -> pl.DataFrame:
     """Columns x0, x1, ... of a matrix; a vector is one column of its own name."""
+    if not array.nbytes:
+        raise InputError(f"array {name!r} of shape {array.shape} has no values")
     if array.ndim == 1:
         return pl.DataFrame({name: array})
     if array.ndim != 2:
@@ -77,7 +98,7 @@ def _annotated(path: Path) -> Opened:
 
 def _folder(path: Path) -> Opened:
     files = folder_parts(path)
-    frame = pl.scan_parquet(files)
+    frame = pl.scan_parquet(files, glob=False)
     between = f", from {files[0].name} to {files[-1].name}" if len(files) > 1 else f", {files[0].name}"
     said = f"read {len(files)} Parquet files in the order of their names{between}"
     return Opened(str(path), frame, frame.collect_schema().names(), [said], parts=tuple(files))
@@ -85,15 +106,21 @@ def _folder(path: Path) -> Opened:
 
 def _typed(path: Path, kind: str) -> pl.LazyFrame:
     if kind in PARQUET:
-        return pl.scan_parquet(path)
+        return pl.scan_parquet(path, glob=False)  # data[1].parquet is a name, no pattern
     if kind in BY_COLUMN:
-        return pl.scan_ipc(path)
+        return pl.scan_ipc(glob.escape(str(path)))
     if kind == ".npy":
+        inputs.check_room(path, path.stat().st_size)
         with inputs.numpy_errors():
             return from_array(np.load(path, mmap_mode="r", allow_pickle=False)).lazy()
     if kind == ".npz":
         with inputs.numpy_errors(), np.load(path, allow_pickle=False) as arrays:
-            return pl.concat([from_array(arrays[key], key) for key in arrays], how="horizontal").lazy()
+            inputs.check_room(path, 2 * sum(part.file_size for part in arrays.zip.infolist()))
+            named = {key: arrays[key] for key in arrays}
+            other = [key for key, array in named.items() if not isinstance(array, np.ndarray)]
+            if other or not named:
+                raise InputError(f"{path}: has {f'{other[0]!r}, which is no array' if other else 'no arrays'}")
+            return pl.concat([from_array(array, key) for key, array in named.items()], how="horizontal").lazy()
     raise InputError(f"{path}: cannot read {kind!r} files; use one of {', '.join(SUFFIXES)}")
 
 
@@ -152,12 +179,8 @@ def _workbook(path: Path, asked: Dialect, id_column: str | None) -> Opened:
         )
     import fastexcel
 
-    try:
-        book = fastexcel.read_excel(path)
-    except fastexcel.FastExcelError as error:
-        raise InputError(
-            f"{path}: cannot be read as a workbook ({str(error).splitlines()[0]}); check the file"
-        ) from error
+    _try_workbook(path)
+    book = fastexcel.read_excel(path)
     logging.getLogger("fastexcel").setLevel(logging.ERROR)  # a column without a value is reported in our own words
     sheet, head = _sheet(book, asked.sheet, path)
     rows = [[cell or "" for cell in row] for row in head.rows()]
@@ -171,6 +194,17 @@ def _workbook(path: Path, asked: Dialect, id_column: str | None) -> Opened:
     frame = frame.drop(empty)
     said, how = [f"read sheet {sheet!r}", *notes], replace(asked, sheet=sheet)
     return Opened(str(path), frame.lazy(), frame.columns, said, how)
+
+
+def _try_workbook(path: Path) -> None:
+    """Read it in another process first: one stray cell can ask for 500 GB, and the reader then ends its process."""
+    most = max(2**30, free_memory(np.empty(0)) // SHEET_COPIES)
+    tried = subprocess.run(
+        [sys.executable, "-P", "-c", TRY_WORKBOOK, str(path), str(most)], capture_output=True, text=True, check=False
+    )
+    if tried.returncode:
+        reason = tried.stdout.strip() or "it is damaged, or its cells take more memory than is free"
+        raise InputError(f"{path}: cannot be read as a workbook ({reason}); check the file")
 
 
 def _sheet(book: Any, asked: str | None, path: Path) -> tuple[str, pl.DataFrame]:
@@ -194,7 +228,8 @@ def _refuse_padding(path: Path, id_column: str) -> None:
     if not zipfile.is_zipfile(path):
         return
     with zipfile.ZipFile(path) as archive:
-        styles = archive.read("xl/styles.xml") if "xl/styles.xml" in archive.namelist() else b""
+        named = "xl/styles.xml" in archive.namelist()
+        styles = archive.open("xl/styles.xml").read(LARGE) if named else b""
     padded = PADDED.search(styles)
     if padded:
         raise InputError(

@@ -244,6 +244,15 @@ def _reader(name: str, module: str = "preparation") -> Any:
         ) from error
 
 
+def check_room(source: object, needed: int) -> None:
+    """Refuse a file that says it needs more memory than is free."""
+    free = free_memory(np.empty(0))
+    if needed > free:
+        raise InputError(
+            f"{source}: would take {needed / 1e9:,.1f} GB of memory, and {free / 1e9:.1f} GB are free; check the file"
+        )
+
+
 def without_zeros_left_out(name: str, table: Any, *, taken: bool) -> Any:
     """Return a sparse table with its zeros, if the kernel takes one and memory allows it; any other as it is."""
     if not scipy.sparse.issparse(table):

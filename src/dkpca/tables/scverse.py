@@ -1,7 +1,9 @@
 """AnnData and MuData as tables: a modality is a party, an observation is a sample, its name is the sample's id."""
 
+import contextlib
+import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ import numpy as np
 import scipy.sparse
 
 from dkpca.errors import InputError
-from dkpca.tables.inputs import without_zeros_left_out
+from dkpca.tables.inputs import check_room, without_zeros_left_out
 
 ANNDATA, MUDATA = ".h5ad", ".h5mu"
 IDS = "obs_names"  # the id column of such a table in a file
@@ -54,9 +56,7 @@ def annotate(data: Any, ids: Sequence[Any] | None, scores: Any, about: Mapping[s
 def modalities(path: Path) -> list[str]:
     """Names of the modalities of a `.h5mu` file, in its order."""
     _need("mudata", path)
-    import h5py
-
-    with h5py.File(path, "r") as file:
+    with _whole(path) as file:
         found = file["mod"]
         return [str(name) for name in found.attrs.get("mod-order", list(found))]
 
@@ -69,15 +69,48 @@ def read(path: Path) -> tuple[list[str], list[str], Any]:
     if path.suffix.lower() == MUDATA:
         raise InputError(f"{path}: holds {modalities(path)}; give one of them, as {path / modalities(path)[0]}")
     if path.parent.suffix.lower() != MUDATA:
-        table = anndata.read_h5ad(path)
+        with _whole(path):
+            table = anndata.read_h5ad(path)
     elif path.name in modalities(path.parent):
         import mudata
 
-        table = mudata.read_h5ad(path.parent, path.name)
+        with _whole(path.parent):
+            table = mudata.read_h5ad(path.parent, path.name)
     else:
         raise InputError(f"{path.parent}: has no modality {path.name!r}; it has {modalities(path.parent)}")
+    if scipy.sparse.issparse(table.X):
+        table.X.check_format()  # rows that point outside of the file would be read
     frame = _frame(path.stem, table)
     return list(map(str, frame.index)), list(map(str, frame.columns)), frame.to_numpy()
+
+
+@contextlib.contextmanager
+def _whole(path: Path) -> Iterator[Any]:
+    """An open HDF5 file, if nothing in it is in another file, and all fits into memory."""
+    import h5py
+
+    def elsewhere(name: str, link: Any) -> str | None:
+        """Name of a link that leads out of the file, or back to a group; None: go on."""
+        part = file[name] if isinstance(link, h5py.HardLink) else file
+        if isinstance(part, h5py.Dataset):
+            sizes.append(math.prod(part.shape or ()) * part.dtype.itemsize)
+            return name if part.external or part.is_virtual else None
+        known = part in groups
+        groups.add(part)
+        return name if known else None
+
+    with h5py.File(path, "r") as file:
+        groups, sizes = {file["/"]}, [0]
+        link = file.visititems_links(elsewhere)
+        if link is not None:
+            raise InputError(f"{path}: {link!r} is a link, perhaps to another file; write it with its content")
+        check_room(path, sum(sizes))
+        try:
+            yield file
+        except (MemoryError, OSError, ValueError):
+            raise
+        except Exception as error:  # anndata raises what it happens to stumble over
+            raise ValueError(f"it is damaged: {str(error).partition(chr(10))[0][:200]}") from error
 
 
 def _need(package: str, path: Path) -> None:

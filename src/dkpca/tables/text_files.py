@@ -223,6 +223,7 @@ def open_text(path: Path, asked: Dialect, *, id_column: str | None) -> Opened:
     source = path if encoding == UTF8 else io.BytesIO(text.encode())
     frame = pl.scan_csv(
         source,
+        glob=False,  # data[1].csv is a name, no pattern
         separator=cut.separator,
         skip_lines=skip,
         infer_schema=False,
