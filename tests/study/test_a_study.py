@@ -3,6 +3,7 @@
 import datetime
 import json
 import re
+import shutil
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -20,6 +21,7 @@ from dkpca.exchange.review import Finding
 from dkpca.party.answers import Party
 from dkpca.party.limits import Limits
 from dkpca.settings import Compute
+from dkpca.store import runs
 from testkit.program import in_process as command
 from testkit.studies import ANYTHING, Consortium
 
@@ -124,6 +126,44 @@ def test_a_study_is_the_estimator_on_the_same_tables(mode, finished):
         assert np.array_equal(scores, model.fit_transform({name: X for name, (_, X) in given.items()}))
     orthonormal = scores / np.linalg.norm(scores, axis=0)
     assert subspace_error(model.eigenvectors_, orthonormal) < 1e-9
+
+
+@pytest.mark.parametrize("mode", [*EVERY_PROTECTION, pytest.param("open, kernels by party", marks=SLOW)])
+def test_a_result_says_with_which_settings_and_kernels_it_was_made(mode, finished):
+    consortium = finished(mode)
+    model = in_one_process(consortium)
+    found = []
+    planned = {key: value for key, value in consortium.plan.fit.items() if key != "kernel"}
+    for name in (*consortium.names, "center"):
+        folder = consortium.root / name / "result"
+        said = json.loads((folder / "settings.json").read_text())
+        assert {key: said[key] for key in planned} == planned
+        assert (said["n_samples"], said["n_components"], said["columns"]) == (60, 3, WIDTHS)
+        gammas = {kernel.get("gamma") for kernel in said["kernel"].values()}
+        if mode != "blind":  # where the center's model has no kernel
+            assert gammas == {getattr(kernel, "gamma", None) for kernel in model.kernels.values()}
+        found.append(gammas)
+        command("report", folder, cwd=consortium.root)
+        page = (folder / "report.html").read_text()
+        assert all(f"gamma {gamma:.6g}" in page for gamma in gammas if gamma)
+    assert all(gammas == found[0] and any(gammas) for gammas in found)
+
+
+def test_a_result_of_a_study_is_not_a_run_to_fuse_into(finished):
+    folder = finished("open").root / "airline/result"
+    with pytest.raises(InputError, match="not a run"):
+        runs.check(folder)
+    with pytest.raises(InputError, match="not a run"):
+        runs.load(folder)
+
+
+@pytest.mark.parametrize("wrong", [{"kernel": {"airline": 3}}, {"columns": None}, {"n_samples": "<b>"}])
+def test_a_report_refuses_settings_of_another_type(wrong, finished, tmp_path):
+    shutil.copytree(finished("open").root / "airline/result", tmp_path / "result")
+    file = tmp_path / "result/settings.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | wrong))
+    answer = command("report", "result", "--json", cwd=tmp_path)
+    assert json.loads(answer.err)["error"]["code"] == "input"
 
 
 @pytest.mark.parametrize("mode", EVERY_PROTECTION)

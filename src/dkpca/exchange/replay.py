@@ -37,8 +37,9 @@ from dkpca.party import questions as q
 from dkpca.party.answers import OWN_LIST, Party
 from dkpca.party.limits import Limits
 from dkpca.settings import Fit
-from dkpca.store import storage
+from dkpca.store import runs, storage
 from dkpca.store.files import encode_model
+from dkpca.wire import codec
 from dkpca.wording import ranges
 
 ALIGNS = (q.HopWanted, q.MatchedGiven)
@@ -69,6 +70,8 @@ def at_center(member: Membership, fit: Fit, folder: Path) -> tuple[str, list[str
     model = replay(member, protocols.fit(plan.parties, fit, terms))
     write_result(folder, None, to_numpy(model.scores), model.certificate.to_dict())
     write(folder / "model.safetensors", encode_model(model))
+    go = cast("q.GoWanted", q.decode(member.memory.kept(f"asked/go.{ALL}") or b""))
+    _write_settings(folder, member, go.derived, model.n_components, model.kernel)
     for number in range(1, plan.batches + 1):
         batch = f"batch-{number}"
         if not any(
@@ -82,6 +85,26 @@ def at_center(member: Membership, fit: Fit, folder: Path) -> tuple[str, list[str
     unsent = plan.row_means and model.solver.startswith("landmark")
     said = "no row means were sent, which the plan asks for: the landmark solver computes few entries of the matrix"
     return str(folder), [model.certificate.verdict(), *([said] if unsent else [])]
+
+
+def _write_settings(
+    folder: Path, member: Membership, agreed: q.Derived, n_components: int, joint: Kernel | None
+) -> None:
+    """Keep beside a result how it was made: the plan's settings of the fit, and what followed from the data."""
+    plan = member.study.plan
+    masked = plan.protect == "sums"  # all have the joint kernel, whose width may follow from the sums
+    used = dict.fromkeys(plan.parties, joint) if masked and joint is not None else agreed.kernels
+    settings = codec.plain(plan.fit) | {
+        "plan": member.study.number,
+        "n_samples": agreed.n_samples,
+        "n_components": n_components,
+        "align": plan.align,
+        "covariates": [f"{party}: {', '.join(names)}" for party, names in plan.covariates.items()],
+        "kernel": codec.plain(used),
+        "columns": agreed.columns,
+        "versions": runs.versions(),
+    }
+    write(folder / runs.SETTINGS, storage.as_json(settings))
 
 
 def replay(member: Membership, protocol: Generator[Ask, Any, Any]) -> Any:
@@ -155,6 +178,7 @@ class PartySide:
     limits: Limits
     new: Mapping[str, OwnTable] = field(default_factory=dict)  # batches of new samples that are there
     notes: list[str] = field(default_factory=list)  # what the plan promises and the result lacks
+    agreed: q.Derived | None = None  # values that all parties agreed to
     _before: list[q.Question] = field(default_factory=list)  # answered by an earlier command, nothing of it in memory
 
     def __post_init__(self) -> None:
@@ -187,6 +211,8 @@ class PartySide:
         if len(empty):
             self.notes.append(f"components {ranges(empty.tolist())} are zero: the parties sent too few eigenpairs")
         self._write(folder, told.scores, "")
+        assert self.agreed is not None  # no result comes before it
+        _write_settings(folder, self.member, self.agreed, told.scores.scores.shape[1], told.scores.kernel)
         self._write_drives(folder, told)
         for batch in self.new:
             self._check_batch(batch)
@@ -210,6 +236,8 @@ class PartySide:
                 given = {}
                 continue
             question = ask.questions[self.member.name]
+            if isinstance(question, q.GoWanted):
+                self.agreed = question.derived
             if last:
                 assert isinstance(question, q.ResultGiven)  # as `Ask.expects` says
                 if self.fit.protect == "blind" and not question.batch:

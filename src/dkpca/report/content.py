@@ -21,6 +21,7 @@ from dkpca.errors import InputError, WireError
 from dkpca.exchange.own_table import DRIVES
 from dkpca.fusion import FusedModel
 from dkpca.fusion.scoring import party_shares
+from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import to_numpy
 from dkpca.messages import Count, Line, Scores, Share
 from dkpca.report.columns import (
@@ -44,6 +45,12 @@ EMBEDDINGS = ("embedding.parquet", "embedding.csv")
 CERTIFICATE = "certificate.json"  # beside an embedding
 PROVED = ("captured_share_at_least", "optimality_at_least")
 TOLD = dict.fromkeys((*PROVED, "optimality_estimate"), Share) | {"meaning": Line, "n_parties": Count}
+# What a study wrote beside a result, beyond the settings of its plan.
+DERIVED = dict.fromkeys(("plan", "n_samples", "n_components"), Count) | {
+    "kernel": dict[str, Kernel],
+    "columns": dict[str, int],
+    "versions": dict[str, str],
+}
 COMPONENT = re.compile(r"component_\d+")
 PLAIN = Reading()
 TURNED = (
@@ -66,6 +73,7 @@ class Source:
     digest: str | None  # of the ordered sample ids, where known
     run: Run | None = None
     told: Mapping[str, Any] = field(default_factory=dict)  # what is proved of the scores, where that came along
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of the study that made the scores
     numbered: bool = False  # whether the names are row numbers, because nobody gave the ids of the fit
     outside: Any = False  # (n_samples,) of bool: new samples out of the range of the fit
     completed: Any = False  # (n_samples,) of bool: new samples that a party lacks
@@ -90,10 +98,24 @@ def read_source(path: Path) -> Source:
             f"{path}: holds new samples, placed among the components of a run; "
             f"draw them with the run: dkpca report RUN --new {path}"
         )
+    settings = _study_settings(path / runs.SETTINGS)
+    if settings:
+        return replace(_scores_in(path), settings=settings)
     run = runs.load(path)
     numbered = run.settings["sample_names"] == runs.ROW_NUMBERS
     digest = run.settings["sample_digest"]
     return Source(path, run.sample_names, _matrix(run.model.scores), digest, run, numbered=numbered)
+
+
+def _study_settings(path: Path) -> dict[str, Any]:
+    """Settings that a study wrote; empty where something else did."""
+    stated = storage.read_json(path)
+    if not isinstance(stated, dict) or "plan" not in stated:
+        return {}
+    try:
+        return stated | codec.values(DERIVED, {name: stated.get(name) for name in DERIVED}, what=str(path))
+    except WireError as error:
+        raise InputError(f"{error}; repeat 'dkpca study run'") from error
 
 
 def read_new(path: Path, n_components: int) -> Source:

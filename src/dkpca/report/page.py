@@ -19,6 +19,7 @@ from dkpca.analysis.agreement import agreement, missing, unrelated
 from dkpca.analysis.outcomes import Outcomes, words
 from dkpca.errors import InputError
 from dkpca.fusion import FusedModel
+from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import to_numpy
 from dkpca.party.disclosure import share_sent, spectrum
 from dkpca.report.columns import LabelTable, OwnColumns
@@ -161,7 +162,7 @@ def sections(content: Content) -> str:
     elif told:
         known = {"the components are of": told.get("meaning"), "parties": told.get("n_parties")}
         known["fingerprint of the sample ids"] = content.source.digest
-        parts.append(_settings({name: value for name, value in known.items() if value}))
+        parts.append(_settings({name: value for name, value in known.items() if value} | _of_study(content.source)))
     return "\n".join(parts)
 
 
@@ -331,7 +332,7 @@ def _certificate(run: Run) -> str:
 
 
 def _settings(rows: Mapping[str, Any]) -> str:
-    table = _table([], [(key, [escape(str(value))]) for key, value in rows.items()], ' class="settings"')
+    table = _table([], [(escape(key), [escape(str(value))]) for key, value in rows.items()], ' class="settings"')
     return f'<section id="settings"><h2>Settings</h2>{table}</section>'
 
 
@@ -351,19 +352,39 @@ def _run_settings(run: Run) -> dict[str, Any]:
     }
 
 
+def _of_study(source: Source) -> dict[str, Any]:
+    """Settings of a study, with the kernels that followed from the data."""
+
+    def words(value: Any) -> str:
+        if isinstance(value, Mapping):
+            return "; ".join(f"{name}: {each}" for name, each in value.items())
+        return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+    if not source.settings:
+        return {}
+    others = {name: value for name, value in source.settings.items() if value not in (None, [], {})}
+    rows = {name.replace("_", " "): words(value) for name, value in others.items()}
+    return rows | {"kernel": _kernels(source.settings["kernel"])}
+
+
 def _kernels_and_weights(model: FusedModel) -> dict[str, str]:
-    """Kernels, one for all or one per party, and what their matrices were multiplied by, where they were."""
+    """Kernels, and what their matrices were multiplied by, where they were."""
+    rows = {"kernel": _kernels(model.kernels)}
+    if set(model.weights.values()) != {1.0}:
+        rows["weights"] = "; ".join(f"{name}: {weight:.4g}" for name, weight in model.weights.items())
+    return rows
+
+
+def _kernels(kernels: Mapping[str, Kernel]) -> str:
+    """Kernels in words, one for all or one per party."""
     described = {}
-    for party, kernel in model.kernels.items():
+    for party, kernel in kernels.items():
         settings = {key: value for key, value in kernel.to_dict().items() if key != "name"}
         details = [f"{key} {v:.6g}" if isinstance(v, float) else f"{key} {v}" for key, v in settings.items()]
         described[party] = f"{kernel.name} ({', '.join(details)})" if details else kernel.name
     same = len(set(described.values())) == 1
     by_party = "; ".join(f"{party}: {each}" for party, each in described.items())
-    rows = {"kernel": next(iter(described.values())) if same else by_party}
-    if set(model.weights.values()) != {1.0}:
-        rows["weights"] = "; ".join(f"{name}: {weight:.4g}" for name, weight in model.weights.items())
-    return rows
+    return next(iter(described.values())) if same else by_party
 
 
 def write_model(

@@ -250,7 +250,7 @@ def check(path: Path) -> None:
     storage.check_folder(path if path.exists() else path.parent)
     check_version(path)
     found = {file.name for file in path.iterdir()} if path.is_dir() else set()  # at one moment: others may write
-    if found - {storage.LOCK} and not found & {SETTINGS, "messages"}:
+    if found - {storage.LOCK} and "messages" not in found:  # the result of a study has settings too
         raise InputError(f"{path}: is a directory with other files in it, not a run; choose another --out")
 
 
@@ -264,7 +264,7 @@ def check_version(path: Path) -> None:
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """Settings of a run; empty if there are none yet."""
+    """Settings of a run; empty if there are none yet, or if they are those of a study's result."""
     check_version(path)
     file = path / SETTINGS
     if not file.exists():
@@ -273,6 +273,8 @@ def read_settings(path: Path) -> dict[str, Any]:
         stated = storage.read_json(file)
         if not isinstance(stated, dict) or not {"n_components", "center"} <= set(stated):
             raise InputError(f"{file}: not the settings of a run")
+        if "plan" in stated:
+            return {}
         codec.values(TYPES, {key: stated[key] for key in TYPES if key in stated}, what=str(file))
         return stated
     except (InputError, WireError) as error:
