@@ -6,12 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dkpca import wire
 from dkpca.errors import InputError, ProtectionError
-from dkpca.exchange import founding
+from dkpca.exchange import founding, own_table
 from dkpca.exchange.member import RefusedError, WaitingError
+from dkpca.exchange.replay import batches_in
 from dkpca.exchange.sealed import Part
 from dkpca.messages import MaskedSum
 from dkpca.party import questions as q
@@ -31,6 +33,27 @@ def fitted_once(tmp_path_factory):
 @pytest.fixture
 def fitted(fitted_once, tmp_path):
     return fitted_once.copy(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "writing"),
+    [
+        ("1.csv", lambda frame, path: frame.to_csv(path, index=False)),
+        ("1.parquet", lambda frame, path: frame.to_parquet(path)),
+        ("1.xlsx", lambda frame, path: frame.to_excel(path, index=False)),
+    ],
+)
+def test_a_batch_may_come_in_another_format_than_the_table(name, writing, tmp_path):
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 2)), columns=["x", "y"])
+    frame.insert(0, "id", [f"s{row}" for row in range(30)])
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    own_table.describe(tmp_path, tmp_path / "table.csv", "id", "lab", by_ids=True)
+    new = frame.assign(id=[f"n{row}" for row in range(30)])
+    (tmp_path / "new").mkdir()
+    writing(new, tmp_path / "new" / name)
+    found = batches_in(tmp_path / "new", own_table.load(tmp_path, "quantities"), 1)["batch-1"]
+    assert found.ids == new["id"].to_list()
+    assert np.allclose(found.X, new[["x", "y"]], rtol=1e-14)
 
 
 def put(consortium, tmp_path, batch, ids_by_party):

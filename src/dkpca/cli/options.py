@@ -36,7 +36,13 @@ def option(flag: str, text: str, panel: str | None = None, **more: Any) -> Any:
 
 PartyName = Annotated[str | None, option("--party", "Name of the party (default: the name of the file).")]
 Id = Annotated[str | None, option("--id", "Column with the sample ids (default: rows match by position).")]
-LimitsFile = Annotated[Path | None, option("--limits", "The party's limits.toml; messages beyond it are refused.")]
+LimitsFile = Annotated[
+    Path | None,
+    option(
+        "--limits",
+        "The party's limits.toml: the rank is lowered to its recovery, with a note; messages beyond it are refused.",
+    ),
+]
 Ledger = Annotated[
     Path | None,
     option(
