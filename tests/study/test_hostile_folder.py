@@ -9,6 +9,7 @@ from dataclasses import replace
 import psutil
 import pytest
 
+from dkpca.cli.studies import _when
 from dkpca.errors import DKPCAError, InputError, ProtectionError, StorageError
 from dkpca.exchange import founding
 from dkpca.exchange import plan as plans
@@ -516,3 +517,8 @@ class TestFolders:
         (tmp_path / "a").write_bytes(b"")
         with pytest.raises(StorageError, match="the folder cannot be used"):
             Folder(str(tmp_path)).write("a/x", b"1")
+
+
+@pytest.mark.parametrize("seconds", [1e20, -1e15, float("nan"), float("inf")])
+def test_a_time_that_cannot_be_is_shown_as_one(seconds):
+    assert _when(seconds) == "an impossible date"

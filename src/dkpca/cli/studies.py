@@ -189,7 +189,10 @@ def status(folder: Place, as_json: AsJson = False) -> None:
 
 
 def _when(seconds: float) -> str:
-    return datetime.datetime.fromtimestamp(seconds).astimezone().isoformat(sep=" ", timespec="minutes")
+    try:
+        return datetime.datetime.fromtimestamp(seconds).astimezone().isoformat(sep=" ", timespec="minutes")
+    except (ValueError, OverflowError, OSError):  # whatever the folder's host says
+        return "an impossible date"
 
 
 @group.command("close")

@@ -45,7 +45,10 @@ from dkpca.settings import Compute, Fit
 from dkpca.wording import counted, in_bytes
 
 ATTACKED = "How well an attacker who knows some rows could recover each column from all messages (R²; 1 = exactly):"
-ASSUMED = "This assumes that the other parties' columns are real, unrelated to yours and vary in as many ways."
+ASSUMED = (
+    "This assumes an attacker without the other parties' columns, and that these are real, unrelated to yours and "
+    "vary in as many ways."
+)
 UNMEASURED = "something that cannot be measured"  # and counts as recovered
 SHOWN_COLUMNS = 8
 MOST_LEFT_OUT = 5  # columns that a review leaves out to see whether the plan is then green
