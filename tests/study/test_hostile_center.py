@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 
 from dkpca import wire
 from dkpca.errors import InputError, ProtectionError
@@ -25,12 +26,13 @@ from dkpca.exchange.plan import second_nonce
 from dkpca.exchange.replay import PartySide
 from dkpca.exchange.sealed import Part
 from dkpca.fusion.audit import uniform_request
-from dkpca.kernels import RBF, Linear
+from dkpca.kernels import RBF, Laplacian, Linear, Polynomial
 from dkpca.linalg.precision import Rounded
 from dkpca.messages import AuditRows, Reveal, Rows, Statistics, Summary
 from dkpca.party import answers, recovery, summaries
 from dkpca.party import questions as q
 from dkpca.party.limits import Limits
+from dkpca.settings import Fit
 from dkpca.store.files import decode_model
 from experiments.public_columns import without_rotation
 from testkit.studies import ANYTHING, Consortium
@@ -308,6 +310,40 @@ def test_masked_sums_are_red_where_the_center_may_have_another_partys_columns(tm
     found = consortium.at("airline", study.review)
     assert "recovery" in [finding.limit for finding in found.findings if not finding.ok]
     assert max(found.columns.values()) > max(without.values()) + 0.2
+
+
+@pytest.mark.parametrize("kernel", [RBF(0.1), Laplacian(0.1), Linear(), Polynomial(0.1)], ids=lambda k: k.name)
+def test_further_rows_are_as_far_from_those_attacked_as_in_the_sum(kernel):
+    Z, fit = 5.0 * np.random.default_rng(1).normal(size=(60, 3)) + 1.0, Fit(standardize=True)
+    prepared = (Z - Z[:40].mean(axis=0)) / Z[:40].std(axis=0)
+    metric = "cityblock" if kernel.name == "laplacian" else "sqeuclidean"
+    np.testing.assert_allclose(
+        reviews._to_more(kernel, Z, 40, fit), cdist(prepared[40:], prepared[:40], metric), atol=1e-9
+    )
+    squared = cdist(prepared, prepared, "sqeuclidean")
+    points = recovery.points(squared[:40, :40])
+    every = np.vstack([points, recovery.placed(points, squared[:40, :40], squared[40:, :40])])
+    np.testing.assert_allclose(cdist(every, every, "sqeuclidean"), squared, atol=1e-9)
+
+
+@pytest.mark.parametrize("protect", ["sums", "blind"])
+def test_independent_columns_of_many_samples_are_in_the_review(protect, tmp_path, monkeypatch):
+    """The careless twin of masked sums looks for components among the rows that it attacks otherwise: green."""
+    random, names = np.random.default_rng(5), [f"s{row}" for row in range(2500)]
+    given = {name: (names, random.exponential(size=(2500, 50))) for name in NAMES}
+    fit = {"protect": protect, "kernel": "linear", "standardize": True, "n_components": 150}
+    consortium = founded(tmp_path, fit, CAUTIOUS | {"recovery": 0.7}, given)
+    found = consortium.at("airline", study.review)
+    if protect == "sums":
+        monkeypatch.setattr(recovery, "MOST_SAMPLES", 600)
+        assert consortium.at("airline", study.review).green
+    # What the center has: all columns, up to a rotation. It searches from anywhere.
+    X, own = np.hstack([X for _, X in given.values()]), given["airline"][1]
+    joint = (X - X.mean(axis=0)) / X.std(axis=0)
+    components = recovery.independent_components(joint @ np.linalg.qr(random.normal(size=(150, 150)))[0])
+    real = max(np.max(np.corrcoef(column, components.T)[0, 1:] ** 2) for column in own.T)
+    assert [finding.limit for finding in found.findings if not finding.ok] == ["recovery"]
+    assert max(found.columns.values()) > real - 0.05 > 0.7
 
 
 def near_copies(random, n):

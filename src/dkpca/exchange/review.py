@@ -13,7 +13,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import product
 from typing import Any
@@ -174,6 +174,7 @@ class Case:
     limits: Limits
     memory: Memory
     others: str = INDEPENDENT  # what is put in the place of the other parties' columns
+    made: dict[Any, Summary] = field(default_factory=dict)  # messages of the whole table, the same whatever these are
 
     @classmethod
     def of(cls, study: Study, fit: Fit, name: str, table: OwnTable, limits: Limits, memory: Memory) -> "Case":
@@ -188,11 +189,18 @@ class Case:
         They follow from the samples' names, so that a table with a row more is attacked at the same samples.
         """
         fitting = min(MOST_ROWS // len(self.plan.parties), MANY_NUMBERS // max(1, sum(self.columns.values())))
-        most = min(recovery.MOST_ROWS, max(FEWEST_ROWS, fitting))
-        if len(self.table.X) <= most:
-            return np.arange(len(self.table.X))
+        return np.sort(self._drawn[: min(recovery.MOST_ROWS, max(FEWEST_ROWS, fitting))])
+
+    @cached_property
+    def more(self) -> Matrix:
+        """Further rows, among which independent components are looked for with these."""
+        most = min(recovery.MOST_SAMPLES, recovery.MOST_NUMBERS // max(1, sum(self.columns.values())))
+        return np.sort(self._drawn[len(self.rows) : most])
+
+    @cached_property
+    def _drawn(self) -> Matrix:
         hashed = [sha256(sample.encode())[:15] for sample in self.table.samples]
-        return np.sort(np.argsort([int(each, 16) for each in hashed], kind="stable")[:most])
+        return np.argsort([int(each, 16) for each in hashed], kind="stable")
 
     @cached_property
     def keys(self) -> list[str]:
@@ -404,7 +412,7 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
         what = f"{UNMEASURED}: a precomputed kernel"
         yield Leaving(what, center, 8 * T * T, _plain(np.asarray(table.X[rows]), table))
         return
-    heard, model, placed = _rehearsed(case)
+    heard, model, placed, tables = _rehearsed(case)
     own = {step: answers[name] for step, (_, answers) in heard.items()}
     small = sum(wire.size(answer) for answer in own.values() if isinstance(answer, Shape | Go | Reveal))
     yield Leaving("table size, consent and random numbers", center, small, None)
@@ -412,7 +420,7 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
         what = "mean distance between your samples, from which gamma follows" + ", masked" * (plan.protect != "none")
         yield Leaving(what, center, wire.size(Statistics(name, T, table.X.shape[1], 1.0)), None)
     if plan.protect == "sums":
-        yield from _sums(case, heard, model)
+        yield from _sums(case, heard, model, tables)
     else:
         yield _summary(case, own["summary"], heard["summary"][0][name], is_known=is_known)
     if "audit" in own:
@@ -421,7 +429,10 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
         yield Leaving(what, center, 8 * len(true) * T, _plain(true.T, table))
     # In the open and under masked sums the result is made of what the center has anyway; a blind center has less.
     count, hidden = model.n_components, plan.protect == "blind"
-    result = _plain(np.asarray(to_numpy(model.scores)), table) if hidden else None
+    scores = np.asarray(to_numpy(model.scores))
+    result = _plain(scores, table, None if placed is None else to_numpy(placed)[len(rows) :]) if hidden else None
+    if result is not None:  # it mixes the columns of all
+        result = replace(result, n_features=min(sum(case.columns.values()), *scores.shape))
     yield Leaving(f"{count} components", members, 8 * T * count, result)
     for owner, names in plan.covariates.items() if hidden else ():
         q = Q.shape[1] if owner == name else len(names)
@@ -432,7 +443,8 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
     # blind center may tell a made-up result of which the others' shares are nothing, and the sum is this party's.
     for batch in range(plan.batches):
         new = placed if plan.protect == "sums" else own["new/rows"].factor.decode()
-        seen_new = None if batch else _plain(np.asarray(to_numpy(new)), table)
+        new = np.asarray(to_numpy(new))
+        seen_new = None if batch else _plain(new[: len(rows)], table, new[len(rows) :])
         what = f"batch {batch + 1} of new samples" + ", measured as if the others' shares hid nothing" * hidden
         yield Leaving(what, center, 8 * plan.batch_samples * count, seen_new)
 
@@ -442,10 +454,17 @@ def _summary(case: Case, summary: Summary, asked: SummaryWanted, *, is_known: bo
     table, rows, T = case.table, case.rows, len(case.table.X)
     blind, undone_by = case.plan.protect == "blind", case.undone_by
     alone = Party(case.name, lambda _: table.X, (case.name,), "review", b"")
+
+    def message(asked: SummaryWanted) -> Summary:
+        about = (asked, T, *table.columns)
+        if about not in case.made:
+            case.made[about] = alone.answer(asked)
+        return case.made[about]
+
     if len(rows) < T and (undone_by or not blind):  # the message itself is made of the whole table
-        summary = alone.answer(asked)
+        summary = message(asked)
     # The rotated message itself, which is refused where the kernel would hand the rotation over.
-    sent = alone.answer(replace(asked, blind=True)) if blind and is_known else summary
+    sent = message(replace(asked, blind=True)) if blind and is_known else summary
     what = f"{'rotated factor' if blind else 'summary'} of rank {sent.rank}"
     if blind:
         what += f", whose rotation {undone_by} may give away" * bool(undone_by)
@@ -458,8 +477,11 @@ def _summary(case: Case, summary: Summary, asked: SummaryWanted, *, is_known: bo
     return Leaving(what, case.plan.center, wire.size(sent), seen_now, 0 if blind else sent.rank, beside)
 
 
-def _sums(case: Case, heard: Heard, model: FusedModel) -> Iterator[Leaving]:
-    """What the center holds under masked sums: inner products or distances over all columns, whatever the width."""
+def _sums(case: Case, heard: Heard, model: FusedModel, tables: Mapping[str, Matrix]) -> Iterator[Leaving]:
+    """What the center holds under masked sums: inner products or distances over all columns, whatever the width.
+
+    The protocol adds up those of the rows that are attacked; those of the further rows are formed here.
+    """
     plan, n_samples = case.plan, len(case.table.X)
     (joined,) = model.summaries.values()
     padded = case.fit.lacking == "mean"
@@ -473,10 +495,14 @@ def _sums(case: Case, heard: Heard, model: FusedModel) -> Iterator[Leaving]:
             protocols.add_piece(total, asked, answers)
             what = "inner products" if asked.what.lengths else "distances"
     squared = quantities.as_distances(total) if what == "inner products" else total
-    seen = Seen(recovery.points(squared), Linear(), 0.0, min(n_features, n_rows))
+    apart = {each: _to_more(joined.kernel, Z, n_rows, case.fit) for each, Z in tables.items()}
+    found = recovery.points(squared)
+    others = recovery.placed(found, squared, np.sum([*apart.values()], axis=0))
+    seen = Seen(found, Linear(), 0.0, min(n_features, n_rows), others)
     yield Leaving(f"masked sums: the joint {what}", plan.center, size, seen)
-    # Its similar pairs are steps of paths, and its kernel says which columns are categories.
-    matrix = replace(recovery.seen_in(joined, np.arange(n_rows)), n_features=n_features)
+    # Its similar pairs are steps of paths, and its kernel says which columns are categories; its independent
+    # components are those of the distances.
+    matrix = replace(recovery.seen_in(joined, np.arange(n_rows)), n_features=0)
     yield Leaving("the joint kernel matrix, computed from these sums", plan.center, 0, matrix)
     known = sorted(set(case.limits.public) & set(plan.parties) - {case.name})
     if not padded and not known:
@@ -488,16 +514,32 @@ def _sums(case: Case, heard: Heard, model: FusedModel) -> Iterator[Leaving]:
     own = quantities.Compared(kernel, X, X).between(X, X)
     own = own if kernel.unit_diagonal else quantities.as_distances(own)
     where = "between samples that the others lack" if padded else f"less what the columns of {', '.join(known)} add"
-    alone = f"your own {what}, {where}"
-    yield Leaving(alone, plan.center, 0, _plain(recovery.points(own), case.table))
+    alone, found = f"your own {what}, {where}", recovery.points(own)
+    others = recovery.placed(found, own, apart[case.name])
+    yield Leaving(alone, plan.center, 0, _plain(found, case.table, others))
 
 
-def _rehearsed(case: Case) -> tuple[Heard, FusedModel, Any]:
+def _to_more(kernel: Kernel, Z: Matrix, n_rows: int, fit: Fit) -> Matrix:
+    """Squared distances of a party's further rows from those that are attacked, as the kernel sees them."""
+    if len(Z) == n_rows:
+        return np.zeros((0, n_rows))
+    if fit.standardize and kernel.columns_are == "quantities":
+        Z = standardized(Z, *column_scales(Z[:n_rows]))
+    between = np.asarray(kernel.partial(Z[n_rows:], Z[:n_rows]))
+    if kernel.unit_diagonal:
+        return between
+    lengths = np.array([kernel.partial(row, row).item() for row in Z[:, None]])  # |x - y|^2 = |x|^2 + |y|^2 - 2 x'y
+    return np.asarray(lengths[n_rows:, None] + lengths[None, :n_rows] - 2.0 * between)
+
+
+def _rehearsed(case: Case) -> tuple[Heard, FusedModel, Any, dict[str, Matrix]]:
     """Run the protocols of the plan in this process, with stand-ins in the place of the others' columns.
 
-    The result of a blind fit is that of an open one by the sum law, which nobody has to turn back.
+    The result of a blind fit is that of an open one by the sum law, which nobody has to turn back. Further rows are
+    placed in it as new samples. Returns all tables, too.
     """
-    plan, name, X = case.plan, case.name, case.table.X[case.rows]
+    plan, name, n_rows, hidden = case.plan, case.name, len(case.rows), case.fit.protect != "none"
+    X = case.table.X[np.concatenate([case.rows, case.more if hidden else case.more[:0]])]
     fit = replace(case.fit, lacking=None)  # here nobody lacks any
     fit = replace(fit, protect="none", law="sum") if fit.protect == "blind" else fit
     _, widest = max((case.columns[each], each) for each in plan.parties)
@@ -505,7 +547,7 @@ def _rehearsed(case: Case) -> tuple[Heard, FusedModel, Any]:
         raise InputError(f"{widest!r} says that it has {case.columns[widest]:,} columns, too many for a review")
     random = np.random.default_rng([2027, len(X)])  # no stream that a table was made with
     rows = {ALIKE: random.permutation(len(X)), COPIES: np.arange(len(X))}.get(case.others)
-    parties = {}
+    parties, tables = {}, {}
     for each in plan.parties:
         Z = X if each == name else random.normal(size=(len(X), case.columns[each]))
         if each != name:
@@ -513,14 +555,17 @@ def _rehearsed(case: Case) -> tuple[Heard, FusedModel, Any]:
             takes_own = kernel.columns_are == columns_are and (not kernel.of_counts or X.min() >= 0)
             alike = rows is not None and takes_own
             Z = X[rows][:, np.arange(Z.shape[1]) % X.shape[1]] if alike else _independent(kernel, Z, X)
-        opened: Any = lambda *_, Z=Z: Z  # noqa: E731
-        parties[each] = Party(each, opened, plan.parties, "review", each.encode(), each.encode(), open_new=opened)
+        opened: Any = lambda *_, Z=Z[:n_rows]: Z  # noqa: E731
+        again: Any = opened if case.fit.protect == "sums" else lambda *_, Z=Z: Z
+        parties[each] = Party(each, opened, plan.parties, "review", each.encode(), each.encode(), open_new=again)
+        tables[each] = Z
     heard: Heard = {}
     drive = partial(in_process.drive, parties=parties, compute=Compute(n_jobs=1), heard=heard)
     terms = Terms("review", columns=case.columns, study=True, row_means=plan.row_means)
     model = drive(protocols.fit(plan.parties, fit, terms))[0]
-    placed = drive(protocols.place(plan.parties, fit, model, "new", terms))[0] if plan.batches else None
-    return heard, model, placed
+    wanted = plan.batches or (case.fit.protect == "blind" and len(X) > n_rows)
+    placed_again = drive(protocols.place(plan.parties, fit, model, "new", terms))[0] if wanted else None
+    return heard, model, placed_again, tables
 
 
 def _independent(kernel: Kernel, Z: Matrix, own: Matrix) -> Matrix:
@@ -540,10 +585,11 @@ def _independent(kernel: Kernel, Z: Matrix, own: Matrix) -> Matrix:
     return Z * (min(1.0, size * spread) or 1.0)
 
 
-def _plain(factor: Matrix, table: OwnTable) -> Seen:
-    """Numbers that are seen as they are; of size one, since squares of large ones overflow."""
-    factor = factor / (float(np.max(np.abs(factor), initial=0.0)) or 1.0)
-    return Seen(factor, Linear(), 0.0, min(table.X.shape[1], len(factor)))
+def _plain(factor: Matrix, table: OwnTable, others: Matrix | None = None) -> Seen:
+    """Numbers that are seen as they are, and those of others; of size one, since squares of large ones overflow."""
+    size = float(np.max(np.abs(factor), initial=0.0)) or 1.0
+    others = None if others is None else np.clip(others / size, -recovery.WILD, recovery.WILD)
+    return Seen(factor / size, Linear(), 0.0, min(table.X.shape[1], len(factor)), others)
 
 
 def _left_before(case: Case) -> list[Seen]:

@@ -3,10 +3,10 @@
 The party runs the attacks on itself, on exactly what is about to leave, and sees R squared by column on rows that the
 attacker did not know. Nothing of it leaves. Each attack is a function of what was seen, the truth and the draws of
 known rows. It uses no other row of the truth, but for its score: R squared by column on the rows not known, one line
-per draw; None where the attack has no meaning for the kernel.
+per draw; None where the attack has no meaning for the kernel. Only the search for independent components starts at
+the truth: a long one from anywhere ends there too, or finds less.
 """
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -34,8 +34,10 @@ SIMILAR = (0.1, 0.25, 0.5)  # pairs beyond this share of a sample's similarity t
 MOST_AT_ONCE = 256  # columns whose regressions are formed together: 29 penalties of each
 NEAREST = 4  # known rows that a guess is the mean of
 CAUTION = 0.1  # kernel values below this share of what the message left out of a diagonal are noise
-MOST_COMPONENTS = 200  # looked for by ICA, among ...
-MOST_SAMPLES = 2000  # ... so many samples
+MOST_COMPONENTS = 500  # looked for by ICA, among ...
+MOST_SAMPLES = 10_000  # ... so many samples
+MOST_NUMBERS = 2**23  # of these
+STEPS = 20  # of ICA from the truth: what many samples do not hold there is lost in few
 ROUNDING = 1e-13  # directions shorter than this share of the longest are no part of what was sent
 WILD = 1e100  # a guess of a number of size 1 beyond this is as wrong as any
 
@@ -77,6 +79,16 @@ class Seen:
         """Squared distances between the samples, as far as the factor tells them."""
         K = self.factor @ self.factor.T
         return np.asarray(self.kernel.squared_distances(K, max(CAUTION * self.left_out, 1e-12)))
+
+    @cached_property
+    def of_all(self) -> Matrix:
+        """Leading coordinates of these samples, and after them of the others, by their distances from these."""
+        n, leading = len(self.factor), self.coordinates[:, : min(self.n_features, MOST_COMPONENTS)]
+        found, size = [leading], float(np.max(np.abs(self.squared), initial=0.0)) or 1.0  # that coordinates are in
+        for part in [] if self.others is None else np.array_split(self.others, 1 + len(self.others) // MOST_ROWS):
+            both = replace(self, factor=np.vstack([self.factor, part]), others=None).squared
+            found.append(placed(leading, self.squared / size, both[n:, :n] / size))
+        return np.vstack(found)
 
 
 @dataclass(frozen=True)
@@ -167,10 +179,8 @@ def by_rotation(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
 
 def by_independence(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
     """Independent components of the points; the known rows only tell which of them a column is, and its unit."""
-    all_samples = seen if seen.others is None else replace(seen, factor=np.vstack([seen.factor, seen.others]))
-    axes = min(seen.n_features, MOST_COMPONENTS)
-    found = independent_components(points(_to_one(all_samples.squared), axes))[: len(seen.factor)]
-    values, scores = truth.values[:, : truth.n_columns], []
+    values, scores = truth.values[:, : truth.n_columns], list[Matrix]()
+    found = independent_components(seen.of_all, values)[: len(values)]
     for known in draws:
         # Each column is matched with the component that explains most of its known values by a straight line.
         F, V = found[known] - found[known].mean(axis=0), values[known] - values[known].mean(axis=0)
@@ -190,17 +200,26 @@ ATTACKS: dict[str, Attack] = {
 }
 
 
-def points(squared: Matrix, axes: int | None = None) -> Matrix:
+def points(squared: Matrix) -> Matrix:
     """Classical multidimensional scaling: points with these squared distances, the longest axis first."""
     # Torgerson: B = -1/2 H D H has the inner products of the centered points, and its eigenvectors times the roots of
     # their eigenvalues are the points, up to a rotation.
     inner = -0.5 * squared
     inner = inner - inner.mean(axis=0)
     inner = inner - inner.mean(axis=1, keepdims=True)
-    few = None if axes is None else (max(0, len(inner) - axes), len(inner) - 1)
-    values, vectors = scipy.linalg.eigh(0.5 * (inner + inner.T), subset_by_index=few)
+    values, vectors = scipy.linalg.eigh(0.5 * (inner + inner.T))
     kept = values > 1e-12 * max(float(values[-1]), 1e-300)
     return np.asarray((vectors[:, kept] * np.sqrt(values[kept]))[:, ::-1])
+
+
+def placed(points: Matrix, squared: Matrix, to_others: Matrix) -> Matrix:
+    """Further samples beside points, by their squared distances from these (landmark multidimensional scaling)."""
+    # b = -1/2 (d - the points' mean d) has inner products with the centered points C, up to a constant: its
+    # coordinates are b C / |C_k|^2, in the unit of C.
+    lengths = (points**2).sum(axis=0)
+    with quiet():
+        found = -0.5 * (to_others - squared.mean(axis=0)) @ (points / np.maximum(lengths, 1e-300))
+    return np.asarray(np.nan_to_num(found))
 
 
 def regressions(features: Matrix, known: Matrix, values: Matrix) -> Iterator[Matrix]:
@@ -288,19 +307,32 @@ def rotated(features: Matrix, known: Matrix, values: Matrix) -> Matrix:
     return np.asarray(scale * (features - middle) @ (U @ Wt) + mean)
 
 
-def independent_components(points: Matrix) -> Matrix:
-    """Return centered components of length 1, as many as the points have dimensions, in no order and of any sign."""
-    from sklearn.decomposition import FastICA
-    from sklearn.exceptions import ConvergenceWarning
+def independent_components(points: Matrix, start: Matrix | None = None) -> Matrix:
+    """Return centered components of length 1, as many as the points have dimensions, in no order and of any sign.
 
-    # Whitened points first (FastICA is told so): left singular vectors, without directions that are only rounding.
-    U, lengths, _ = np.linalg.svd(points - points.mean(axis=0), full_matrices=False)
-    white = U[:, lengths > 1e-9 * max(float(lengths.max(initial=0.0)), 1e-300)] * np.sqrt(len(points))
+    `start` has columns, over the first of the points, near which components are looked for first.
+    """
+    # Whitened points, without directions that are only rounding.
+    centered = _to_one(points - points.mean(axis=0))
+    squares, V = np.linalg.eigh(centered.T @ centered)
+    kept = squares > 1e-13 * max(float(squares.max(initial=0.0)), 1e-300)
+    white = centered @ (V[:, kept] * np.sqrt(len(points) / squares[kept]))
     if white.shape[1] == 0:
         return np.zeros((len(points), 1))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a direction that still moves is a guess as well
-        found = FastICA(whiten=False, random_state=0).fit_transform(white)
+    guess, random = np.zeros((white.shape[1], 0)), np.random.default_rng(0).normal(size=(white.shape[1],) * 2)
+    if start is not None:
+        guess = np.linalg.lstsq(white[: len(start)], start, rcond=None)[0]
+    size = float(np.max(np.abs(guess), initial=0.0)) or 1.0
+    W = scipy.linalg.qr(np.hstack([guess / size, 1e-6 * random]), mode="economic", pivoting=True)[0].T
+    # FastICA: W <- E g(Wx) x' - E g'(Wx) W with g = tanh, made orthogonal by its polar factor. scikit-learn's divides
+    # by the eigenvalues of WW', and so by zero where two directions fall together, which this start makes likely.
+    for _ in range(STEPS if start is not None else 10 * STEPS):
+        Y = np.tanh(white @ W.T)
+        U, _, Vt = np.linalg.svd(Y.T @ white / len(white) - (1.0 - np.mean(Y**2, axis=0))[:, None] * W)
+        W, before = U @ Vt, W
+        if np.max(np.abs(np.abs(np.sum(W * before, axis=1)) - 1.0)) < 1e-4:
+            break
+    found = white @ W.T
     return np.asarray(found / np.maximum(np.linalg.norm(found, axis=0), 1e-300))
 
 
@@ -467,7 +499,8 @@ def _to_one(values: Matrix) -> Matrix:
 def seen_in(summary: Summary, rows: Matrix) -> Seen:
     """What a summary shows of some rows, and beside them of others."""
     sent, rest = summary.factor, np.setdiff1d(np.arange(summary.n_samples), rows)
-    rest = np.random.default_rng(0).permutation(rest)[: max(0, MOST_SAMPLES - len(rows))]
+    most = min(MOST_SAMPLES, MOST_NUMBERS // max(1, sent.shape[1]))
+    rest = np.random.default_rng(0).permutation(rest)[: max(0, most - len(rows))]
     scale = None if sent.scale is None else to_numpy(sent.scale)
     factor, others = (Rounded(to_numpy(sent.data)[some], scale).decode() for some in (rows, rest))
     left_out = max(0.0, summary.trace_left_out) / summary.n_samples
