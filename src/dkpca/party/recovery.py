@@ -4,7 +4,7 @@ The party runs the attacks on itself, on exactly what is about to leave, and see
 attacker did not know. Nothing of it leaves. Each attack is a function of what was seen, the truth and the draws of
 known rows. It uses no other row of the truth, but for its score: R squared by column on the rows not known, one line
 per draw; None where the attack has no meaning for the kernel. Only the search for independent components starts at
-the truth: a long one from anywhere ends there too, or finds less.
+the truth: a long one from anywhere mostly ends there too, or finds less.
 """
 
 from collections.abc import Callable, Iterator, Sequence
