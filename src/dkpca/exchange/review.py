@@ -46,8 +46,8 @@ from dkpca.wording import counted, in_bytes
 
 ATTACKED = "How well an attacker who knows some rows could recover each column from all messages (R²; 1 = exactly):"
 ASSUMED = (
-    "This assumes an attacker without the other parties' columns, and that these are real, unrelated to yours and "
-    "vary in as many ways."
+    "This assumes that no two other members put together what they have, and that the other parties' columns are "
+    "real, unrelated to yours and vary in as many ways."
 )
 UNMEASURED = "something that cannot be measured"  # and counts as recovered
 SHOWN_COLUMNS = 8
@@ -434,6 +434,8 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
     if result is not None:  # it mixes the columns of all
         result = replace(result, n_features=min(sum(case.columns.values()), *scores.shape))
     yield Leaving(f"{count} components", members, 8 * T * count, result)
+    if hidden:
+        yield from _to_a_party(case, model, scores)
     for owner, names in plan.covariates.items() if hidden else ():
         q = Q.shape[1] if owner == name else len(names)
         yield Leaving("result: what each covariate adds to a score", owner, 8 * q * count, None)
@@ -447,6 +449,21 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
         seen_new = None if batch else _plain(new[: len(rows)], table, new[len(rows) :])
         what = f"batch {batch + 1} of new samples" + ", measured as if the others' shares hid nothing" * hidden
         yield Leaving(what, center, 8 * plan.batch_samples * count, seen_new)
+
+
+def _to_a_party(case: Case, model: FusedModel, scores: Matrix) -> Iterator[Leaving]:
+    """What the party that hides most of a blind result makes of it: knowing its own part, it has that of the rest."""
+    # Scores are V sqrt(lambda) = K V / sqrt(lambda), and K is the sum of the K_j = A_j A_j' of all parties.
+    V, found = np.asarray(to_numpy(model.eigenvectors)), dict[str, Matrix]()
+    lengths = np.maximum(np.linalg.norm(scores, axis=0), 1e-300)
+    for each in set(case.plan.result_to) & set(case.plan.parties) - {case.name}:
+        A = np.asarray(to_numpy(model.summaries[each].factor.decode()))
+        share = model.weights[each] * (A @ (A.T @ V)) / lengths
+        found[each] = share - share.mean(axis=0)
+    if found:
+        other = max(sorted(found), key=lambda each: float(np.linalg.norm(found[each])))
+        seen = replace(_plain(scores - found[other], case.table), n_features=scores.shape[1])
+        yield Leaving(f"what the components hold beside the part of {other}", other, 0, seen)
 
 
 def _summary(case: Case, summary: Summary, asked: SummaryWanted, *, is_known: bool) -> Leaving:
