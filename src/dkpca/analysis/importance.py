@@ -28,7 +28,7 @@ from dkpca.errors import InputError
 from dkpca.fusion.fused_model import FusedModel
 from dkpca.kernels import RBF, Kernel
 from dkpca.kernels.grams import FusedGram, KernelGram
-from dkpca.linalg.arrays import to_numpy
+from dkpca.linalg.arrays import sent_to, to_numpy
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.precision import as_received
 from dkpca.party.state import PartyState
@@ -143,7 +143,7 @@ def _components(scores: Matrix) -> tuple[Matrix, Any]:
 
 
 def _times(K: Gram, block: Matrix) -> Matrix:
-    return np.asarray(to_numpy(K @ np.ascontiguousarray(block)))
+    return np.asarray(to_numpy(K @ sent_to(np.ascontiguousarray(block), K.reference)))
 
 
 def _matrix(model: FusedModel, kernel: Kernel, X: Matrix) -> Gram:
