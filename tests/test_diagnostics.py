@@ -62,6 +62,14 @@ def test_a_standardized_model_is_saved_with_its_scales(tmp_path):
     np.testing.assert_allclose(again.transform(CANCER[200:210]), model.transform(CANCER[200:210]))
 
 
+@pytest.mark.filterwarnings("ignore:.*makes up .* of the distances")
+def test_a_model_of_a_table_with_a_column_of_large_numbers_is_loaded_again(tmp_path):
+    X = CANCER[:100, :4] * np.array([1.0, 1.0, 1.0, 1e4])
+    model = DKPCA(2, gamma="scale").fit(X)
+    model.save(tmp_path / "model")
+    assert np.array_equal(DKPCA.load(tmp_path / "model").transform(X[:5]), model.transform(X[:5]))
+
+
 @pytest.mark.parametrize("kernel", [RBF(0.1), Linear()])
 def test_new_samples_a_thousand_times_too_large_lie_outside_and_ordinary_ones_do_not(kernel):
     X = np.random.default_rng(0).normal(size=(220, 6))

@@ -18,7 +18,7 @@ from dkpca.certificate.proof import PartyError
 from dkpca.errors import FusionError, InputError
 from dkpca.fusion.fused_model import FusedModel, basis_of, gram_of
 from dkpca.fusion.plausibility import audited_rows
-from dkpca.linalg.arrays import Array, device, growth, namespace, to_numpy, unit
+from dkpca.linalg.arrays import Array, device, growth, namespace, to_numpy, transposed, unit
 from dkpca.linalg.precision import as_received, rows_of
 from dkpca.linalg.rows import in_order, strips
 from dkpca.messages import MOST_AUDITED, AuditRequest, AuditRows
@@ -133,7 +133,8 @@ def _sums(
     """
     V, weights = model.eigenvectors, [model.weights[name] for name in model.summaries]
     xp, fused = namespace(V), gram_of(model.law, errors)
-    VU = V if model.nearby is None else xp.concat([V, model.nearby.vectors], axis=1)
+    # In one order of memory, whatever the solver or a file left them in: the same digits after `load`.
+    VU = transposed(V if model.nearby is None else xp.concat([V, model.nearby.vectors], axis=1))
     mean = xp.mean(V, axis=0, keepdims=True) if model.centered else xp.zeros_like(V[:1, :])
     own, joint = [rows_of(e.factor, chosen) for e in errors], fused.rows(chosen)
     diagonals = [e.diagonal for e in errors]
@@ -156,7 +157,7 @@ def _sums(
         E = K - model.law.recombine(A @ B.T for A, B in zip(joint, fused.rows(part), strict=True))
         off, scaled = [D / unit for D, unit in zip(off, units, strict=True)], E / size  # squares may overflow
         squares = xp.sum(scaled * scaled, axis=1)
-        return [squares, E @ (V[part, :] - mean), K @ VU[part, :], *(D @ D.T for D in off)]
+        return [squares, E @ (V[part, :] - mean), K @ VU[:, part].T, *(D @ D.T for D in off)]
 
     parts = in_order(of, strips(fused.n, chosen.shape[0], V), V)
     return reduce(lambda total, part: [a + b for a, b in zip(total, part, strict=True)], parts)

@@ -140,7 +140,11 @@ def _value(name: str, hint: Any, value: Any) -> Any:
     if origin is Sequence:
         return [_value(name, arguments[0], item) for item in _of_type(name, list, value)]
     if origin is tuple:
-        return tuple(_value(name, arguments[0], item) for item in _of_type(name, list, value))
+        items = _of_type(name, list, value)
+        kinds = [arguments[0]] * len(items) if arguments[-1] is Ellipsis else arguments
+        if len(items) != len(kinds):
+            raise InputError(f"{name} has {len(items)} values, not {len(kinds)}")
+        return tuple(_value(name, kind, item) for kind, item in zip(kinds, items, strict=True))
     if origin in (dict, Mapping):
         return {key: _value(name, arguments[1], item) for key, item in _of_type(name, dict, value).items()}
     if hint in FAMILIES:
