@@ -548,7 +548,6 @@ def test_a_made_up_result_gives_a_partys_share_of_new_samples_and_the_review_has
     consortium = founded(tmp_path, fit, CAUTIOUS | {"batches": 1}, given, batches=1, batch_samples=50)
     found = consortium.at("airline", study.review)
     assert [finding.limit for finding in found.findings if not finding.ok] == ["recovery"]
-    assert found.nearest.startswith("the same plan, ")
     assert found.nearest.endswith(", 0 batches")
     (tmp_path / "airline/limits.toml").write_text(Limits(**MEASURED).to_toml())
     said = max(consortium.at("airline", study.review).columns.values())
