@@ -161,7 +161,7 @@ def test_a_column_of_ids_that_was_not_named_is_recognized(tmp_path):
 def test_brackets_in_the_name_of_a_file_are_no_pattern_for_others(tmp_path, suffix):
     for name, value in (("t[1]", 7.0), ("t1", 1.0)):
         frame, path = pl.DataFrame({"a": [value, 2.0, 3.0]}), tmp_path / f"{name}.{suffix}"
-        {"csv": frame.write_csv, "parquet": frame.write_parquet, "arrow": frame.write_ipc}[suffix](path)
+        getattr(frame, {"csv": "write_csv", "parquet": "write_parquet", "arrow": "write_ipc"}[suffix])(path)
     assert read(tmp_path / f"t[1].{suffix}", Reading()).frame["a"].to_list() == [7.0, 2.0, 3.0]
 
 

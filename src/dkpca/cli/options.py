@@ -25,7 +25,7 @@ from dkpca.store import party_file, storage
 MODEL = "The model"
 SETTINGS = {each.name: each for record in (Fit, Compute) for each in fields(record)}
 BY_PARTY = ("kernel", "gamma", "weights")  # settings that may differ from party to party
-NUMBER = re.compile(r"[+-]?([0-9]+\.|\.[0-9]+)([eE][+-]?[0-9]+)?")  # which TOML wants a digit more in
+NUMBER = re.compile(r"[+-]?([0-9]+\.|\.[0-9]+)([eE][+-]?[0-9]+)?")  # starts or ends with its point: no TOML
 NO_MORE: Mapping[str, str] = {}
 
 

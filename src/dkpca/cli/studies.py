@@ -185,7 +185,7 @@ def status(folder: Place, as_json: AsJson = False) -> None:
         going = "The study is not waiting for anyone; each member can continue with 'dkpca study run'."
         print("The result is ready." if found["result"] else going)
     for batch, done in found["batches"].items():
-        print(f"{batch}: {'placed' if done else 'under way; every member goes on with ' + repr('dkpca study run')}.")
+        print(f"{batch}: placed." if done else f"{batch}: under way; continue with 'dkpca study run'.")
 
 
 def _when(seconds: float) -> str:

@@ -154,11 +154,11 @@ class Review:
             lines.append("No small change would bring this plan within your limits; exclude columns in party.toml.")
         allowed = next((each.allowed for each in self.findings if each.limit == "recovery"), 1.0)
         only_if = ", if that assumption holds" * ((self.at_worst or 0.0) > allowed)
-        says = ("you may sign", "'sign' refuses this plan") if not self.signed else ("you have signed",) * 2
-        verdict = f"GREEN{only_if}: {says[0]}." if self.green else f"RED: {says[1]}."
+        verdict = f"GREEN{only_if}" if self.green else "RED"
+        then = "you have signed" if self.signed else "you may sign" if self.green else "'sign' refuses this plan"
         # Names of columns and covariates are other people's words: a line must stay a line.
         own = ["".join(letter if letter.isprintable() else "?" for letter in line) for line in lines]
-        return [*own, "", f"Fingerprint: {shown(self.study.fingerprint)}", verdict]
+        return [*own, "", f"Fingerprint: {shown(self.study.fingerprint)}", f"{verdict}: {then}."]
 
 
 @dataclass(frozen=True)
@@ -452,7 +452,7 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
 
 
 def _to_a_party(case: Case, model: FusedModel, scores: Matrix) -> Iterator[Leaving]:
-    """What the party that hides most of a blind result makes of it: knowing its own part, it has that of the rest."""
+    """What a party makes of a blind result: it knows its own part, and so that of the rest. The largest counts."""
     # Scores are V sqrt(lambda) = K V / sqrt(lambda), and K is the sum of the K_j = A_j A_j' of all parties.
     V, found = np.asarray(to_numpy(model.eigenvectors)), dict[str, Matrix]()
     lengths = np.maximum(np.linalg.norm(scores, axis=0), 1e-300)
@@ -463,7 +463,7 @@ def _to_a_party(case: Case, model: FusedModel, scores: Matrix) -> Iterator[Leavi
     if found:
         other = max(sorted(found), key=lambda each: float(np.linalg.norm(found[each])))
         seen = replace(_plain(scores - found[other], case.table), n_features=scores.shape[1])
-        yield Leaving(f"what the components hold beside the part of {other}", other, 0, seen)
+        yield Leaving(f"the components less the part of {other}", other, 0, seen)
 
 
 def _summary(case: Case, summary: Summary, asked: SummaryWanted, *, is_known: bool) -> Leaving:
