@@ -54,6 +54,9 @@ def test_a_batch_may_come_in_another_format_than_the_table(name, writing, tmp_pa
     found = batches_in(tmp_path / "new", own_table.load(tmp_path, "quantities"), 1)["batch-1"]
     assert found.ids == new["id"].to_list()
     assert np.allclose(found.X, new[["x", "y"]], rtol=1e-14)
+    (tmp_path / "new/1.txt").write_text("id,x,y\n")
+    with pytest.raises(InputError, match=r"1\..* and 1\..* are both batch 1; keep one"):
+        batches_in(tmp_path / "new", own_table.load(tmp_path, "quantities"), 1)
 
 
 def put(consortium, tmp_path, batch, ids_by_party):

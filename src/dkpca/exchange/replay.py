@@ -519,5 +519,7 @@ def batches_in(folder: Path, table: OwnTable, count: int) -> dict[str, OwnTable]
         files = sorted(folder.glob(f"{number}.*"))
         if not files:
             break
+        if len(files) > 1:
+            raise InputError(f"{folder}: {files[0].name} and {files[1].name} are both batch {number}; keep one")
         found[f"batch-{number}"] = table.new_rows(files[0])
     return found
