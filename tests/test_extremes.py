@@ -260,7 +260,7 @@ class TestProportion:
 
     @pytest.mark.slow
     def test_fusing_small_messages_takes_memory_in_proportion(self, rng):
-        summaries = summaries_of([rng.standard_normal((20_000, 2)) for _ in range(2)], RBF(0.1), 4, "float32")
+        summaries = summaries_of([rng.standard_normal((8_000, 2)) for _ in range(2)], RBF(0.1), 4, "float32")
         received = sum(s.factor.data.nbytes for s in summaries)
         tracemalloc.start()
         fuse(summaries, n_components=3)
