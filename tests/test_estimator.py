@@ -9,6 +9,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.decomposition import KernelPCA
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics.pairwise import laplacian_kernel, linear_kernel, rbf_kernel
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -45,6 +46,27 @@ class TestIsKernelPCA:
         signs = np.sign((pooled.eigenvectors_ * model.eigenvectors_).sum(0))
         np.testing.assert_allclose(model.transform(X_new), pooled.transform(X_new) * signs, atol=1e-8)
         np.testing.assert_allclose(model.fit_transform(X), pooled.transform(X) * signs, atol=1e-8)
+
+    @pytest.mark.parametrize(
+        ("law", "kernel", "of_both"),
+        [
+            ("sum", "rbf", lambda K: rbf_kernel(*K[0], 1e-3) + rbf_kernel(*K[1], 1e-3)),
+            ("sum", "laplacian", lambda K: laplacian_kernel(*K[0], 1e-3) + laplacian_kernel(*K[1], 1e-3)),
+            ("product", "linear", lambda K: linear_kernel(*K[0]) * linear_kernel(*K[1])),
+        ],
+    )
+    def test_new_samples_under_another_law_than_the_kernel_s_own(self, law, kernel, of_both):
+        def matrix(X, Y):
+            return of_both([(X[:, part], Y[:, part]) for part in (slice(32), slice(32, 64))])
+
+        X, X_new = DIGITS[:80] - DIGITS[:80].mean(axis=0), DIGITS[80:110] - DIGITS[:80].mean(axis=0)
+        pooled = KernelPCA(5, kernel="precomputed").fit(matrix(X, X))
+        model = DKPCA(
+            5, kernel=kernel, gamma=1e-3, law=law, parties=2, rank=FULL, precision="float64", projection="exact"
+        ).fit(X)
+        signs = np.sign((pooled.eigenvectors_ * model.eigenvectors_).sum(0))
+        expected = pooled.transform(matrix(X_new, X)) * signs
+        np.testing.assert_allclose(model.transform(X_new), expected, atol=1e-8 * np.abs(expected).max())
 
     def test_not_centered(self):
         X = DIGITS[:80]

@@ -57,17 +57,18 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         Gamma of the kernels that have one. "scale": 1 / mean of the kernel's own distance d between two different
         samples, over the columns of all parties with that kernel: d = |x - y|^2 ("rbf"), sum |x - y| ("laplacian"),
         sum (x - y)^2 / (x + y) ("chi2"), number of columns that differ ("overlap"); "poly": 1 / mean |x|^2. Each
-        party sends three numbers for this. If all tables are constant, gamma is 1. It is not the "scale" of
-        scikit-learn's SVC, 1 / (n_features * variance). None, as in scikit-learn: 1 / number of columns over all
-        parties; 1 if "chi2" is the only kernel with a gamma. "linear", "cosine", "additive_chi2" and "precomputed"
-        have none.
+        party sends three numbers for this; with "rbf" and standardize=True none, and a constant column counts like
+        the others. If all tables are constant, gamma is 1. It is not the "scale" of scikit-learn's SVC,
+        1 / (n_features * variance). None, as in scikit-learn: 1 / number of columns over all parties; 1 if "chi2" is
+        the only kernel with a gamma. "linear", "cosine", "additive_chi2" and "precomputed" have none.
     weights : None, "balanced", "statis", or dict of party to number, default=None
         How much each party counts. "balanced" under the product of n parties: each party gets the gamma at which its
         exponent has mean 1 / n over pairs of samples. Under the sum: the gamma at which that mean is 1, and then each
-        party's centered matrix is divided by its largest eigenvalue. Neither makes the parties' influence equal: a
-        party whose distances vary more from pair to pair counts more. A warning appears if one party has more than
-        80 % of the influence. "statis" (sum law): each party's centered matrix is divided by its Frobenius norm and
-        weighted by its agreement with the others, the leading eigenvector of `agreement_`.
+        party's centered matrix is divided by its largest eigenvalue. `gamma` is then used by "poly" only. Neither
+        makes the parties' influence equal: a party whose distances vary more from pair to pair counts more. A warning
+        appears if one party has more than 80 % of the influence. "statis" (sum law): each party's centered matrix is
+        divided by its Frobenius norm and weighted by its agreement with the others, the leading eigenvector of
+        `agreement_`.
     degree : int or None, default=None
         Degree of polynomial kernels given by name. None: 3.
     coef0 : float or None, default=None

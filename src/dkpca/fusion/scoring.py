@@ -128,10 +128,13 @@ def project_exact(model: FusedModel, partials: Iterable[Partials]) -> Array:
     )
     if any(kernel != model.kernel for kernel in model.kernels.values()) or set(model.weights.values()) != {1.0}:
         raise FusionError("the exact projection needs one kernel of the joined table; use projection='extend'")
-    # The paper's way: partial distances (or inner products) add up to those of the joined table, the
-    # kernel is applied to the sum, and the extension centers and projects.
-    total = sum(by_party[name].partial.decode(model.dtype) for name in model.summaries)
-    rows = model.extension.rows(model.kernel.finish(total).T).T
+    # The paper's way: partial distances (or inner products) add up to those of the joined table, the kernel is
+    # applied to the sum, and the extension centers and projects. Another law than the
+    # kernel's own combines the parties' kernels.
+    parts = [by_party[name].partial.decode(model.dtype) for name in model.summaries]
+    kernel, law = model.kernel, model.law
+    K = kernel.finish(sum(parts)) if law == kernel.law else law.recombine(kernel.finish(part) for part in parts)
+    rows = model.extension.rows(K.T).T
     return _finite(rows @ model.extension.weights + model.extension.offset[None, :])
 
 
