@@ -1,5 +1,8 @@
 """The attacks find what they can find, and what they say of a message is true."""
 
+import itertools
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer
@@ -106,6 +109,7 @@ def test_thirty_known_patients_recover_every_column_at_the_default_rank():
     assert min(found.columns) > 0.96
 
 
+@pytest.mark.slow
 def test_a_lower_rank_a_coarser_precision_and_fewer_known_rows_recover_less():
     high, low = (measure(summary_of(TUMORS, RBF(1 / 30), rank), TUMORS) for rank in (23, 2))
     assert low.worst < high.worst
@@ -139,6 +143,7 @@ def test_directions_of_noise_recover_nothing():
 
 
 @pytest.mark.parametrize("factor", [1e-12, 1.0, 1e150])
+@pytest.mark.slow
 def test_units_of_a_column_change_nothing(factor):
     message = summary_of(TUMORS, RBF(1 / 30), 10)
     plain, scaled = measure(message, TUMORS), measure(message, TUMORS * factor)
@@ -279,3 +284,53 @@ def test_independent_columns_are_found_with_the_samples_beside_those_attacked(mo
     assert found.rows == 600
     monkeypatch.setattr(dkpca.recovery, "MOST_SAMPLES", 600)
     assert np.mean(dkpca.recovery.measure(summary, X).by_attack["independence"]) < 0.5
+
+
+def test_one_number_tells_a_row_of_zeros_and_ones(rng):
+    """The attack itself: known rows give the mixture of columns, and all possible rows are tried."""
+    X = (rng.random((200, 10)) < 0.4).astype(float)
+    summary = summary_of(X, Linear(), 1)
+    sent, known = np.asarray(summary.factor.decode())[:, 0], np.arange(30)
+    mixture = np.linalg.lstsq(np.column_stack([X[known], np.ones(30)]), sent[known], rcond=None)[0]
+    rows = np.array(list(itertools.product([0.0, 1.0], repeat=10)))
+    told = rows[np.argmin(np.abs(sent[:, None] - (rows @ mixture[:10] + mixture[10])), axis=1)]
+    assert (told == X).all()
+    found = measure(summary, X)
+    assert found.by_attack["decoding"] == (1.0,) * 10
+    assert max(found.by_attack["factor rows"]) < 0.7
+
+
+@pytest.mark.parametrize(
+    ("precision", "table"),
+    [("float16", lambda X: (X > 0.3).astype(float)), ("float32", lambda X: X), ("float32", lambda X: X.round(2))],
+)
+def test_fewer_digits_than_a_row_has_tell_none(rng, precision, table):
+    X = table(rng.standard_normal((200, 16)))
+    summary = summary_of(X, Linear(), 1, precision=precision)
+    assert max(measure(summary, X).by_attack["decoding"]) == 0.0
+
+
+def test_numbers_on_a_grid_are_told_in_as_many_mixtures_as_they_need(rng):
+    X = np.column_stack([rng.integers(20, 90, 300), 0.1 * rng.integers(150, 400, (300, 5))]).astype(float)
+    needed = [max(measure(summary_of(X, Linear(), k), X).by_attack["decoding"]) for k in (1, 3)]
+    assert needed == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(("n_other", "kernel", "rank"), [(1, Linear(), 20), (5, RBF(1 / 120), 60)])
+def test_a_column_that_few_have_stands_out(rng, n_other, kernel, rank):
+    X = rng.standard_normal((400, 60))
+    X[:, 0] = np.arange(400) < n_other
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    hidden = summary_of(X[:, 1:], kernel, rank)
+    shown = summary_of(X, kernel, rank)
+    assert measure(shown, X).by_attack["shape"][0] == 1.0
+    assert measure(hidden, X).by_attack["shape"][0] < 0.5
+
+
+def test_lengths_of_rows_are_attacked(rng):
+    X = np.column_stack([rng.lognormal(1.0, 1.2, 300), 8.0 + rng.standard_normal((300, 14))])
+    summary = summary_of(X, CosineKernel(), 1)
+    found = measure(summary, X).by_attack
+    without = measure(replace(summary, kernel=Linear(), diagonal=None), X).by_attack
+    assert "lengths" not in without
+    assert found["lengths"][0] > 0.2 + max(each[0] for each in without.values())

@@ -114,6 +114,7 @@ class TestItIsWhatGatheredTablesGive:
         assert model.ledger_ == expected.ledger_
         assert again == said
 
+    @pytest.mark.slow
     @pytest.mark.usefixtures("few_rows_are_many")
     @pytest.mark.parametrize("name", SETTINGS)
     def test_chunk_by_chunk_to_nine_digits(self, rng, name):
@@ -149,6 +150,7 @@ class TestItIsWhatGatheredTablesGive:
         assert model.eigenvalues_.shape == (5,)
         np.testing.assert_allclose(V.T @ V, np.eye(5), atol=1e-9)
 
+    @pytest.mark.slow
     @pytest.mark.usefixtures("few_rows_are_many")
     def test_how_rows_are_scheduled_changes_no_bit(self, rng):
         tables, found = on_chunks(arrays(rng)), []

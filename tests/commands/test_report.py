@@ -329,6 +329,7 @@ def test_a_german_table_with_ids_in_other_letters_is_matched_as_agreed(party):
     np.testing.assert_allclose(labels[1].numbers, 1 + np.arange(60) / 100)
 
 
+@pytest.mark.slow
 def test_ids_are_made_alike_as_for_the_run(party):
     for owner in OWNERS:
         how = f'table = "{owner}.csv"\nid = "person"\nid_normalize = ["strip"]\n'

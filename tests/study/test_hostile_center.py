@@ -140,6 +140,19 @@ def founded(tmp_path, fit, limits, given=None, **plan):
     return consortium.join("airline", **limits).join(*consortium.names[1:], **ANYTHING)
 
 
+def test_the_rank_is_the_highest_over_all_widths_that_the_plan_allows(tmp_path_factory):
+    def rank(gamma):
+        plan = {} if gamma else {"gamma": (1e-3, 1e-1)}
+        fit = {"gamma": gamma or "scale", "rank": "auto", "n_components": 2}
+        consortium = founded(tmp_path_factory.mktemp("rank"), fit, ANYTHING, tables(width=5), **plan)
+        found = consortium.at("airline", study.review)
+        return next(finding.asked for finding in found.findings if finding.limit == "rank")
+
+    apart = [rank(gamma) for gamma in (1e-3, 1e-2, 1e-1)]
+    assert len(set(apart)) > 1
+    assert rank(None) == max(apart)
+
+
 @pytest.mark.parametrize("attack", PLANS)
 def test_a_plan_that_attacks_is_red_and_is_not_signed(attack, tmp_path):
     how = PLANS[attack]

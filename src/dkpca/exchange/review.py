@@ -340,7 +340,7 @@ def _worst(case: Case, *others: str) -> tuple[dict[str, float], tuple[Leaving, .
     # What was recovered from earlier studies stays so, however this one is attacked.
     ever = [about["columns"] for about, _ in case.before]
     found = {name: max(columns.get(name, 0.0) for columns in ever) for name in table.columns if ever}
-    leaving: tuple[Leaving, ...] = ()
+    leaving, most_pairs = tuple[Leaving, ...](), 0
     widths, columns_are = _widths(case.plan, case.fit), case.fit.family_of(case.name).columns_are
     attack = partial(recovery.against, columns_are=columns_are, known_rows=case.limits.known_rows)
     others = others or COUNTED[: len(COUNTED) if case.plan.protect != "none" else 1]
@@ -358,10 +358,11 @@ def _worst(case: Case, *others: str) -> tuple[dict[str, float], tuple[Leaving, .
             here = dict(zip(table.columns, found_now.columns, strict=True))
         if any(each.what.startswith(UNMEASURED) for each in now):  # however few rows the limits take for known
             here = dict.fromkeys(table.columns, 1.0)
+        most_pairs = max(most_pairs, *(each.rank for each in now))
         if not leaving or max(here.values()) > max(found.values()):
             leaving = now
         found = {column: max(value, found.get(column, 0.0)) for column, value in here.items()}
-    return found, leaving
+    return found, tuple(replace(each, rank=most_pairs) if each.rank else each for each in leaving)
 
 
 def at_go(case: Case, derived: Derived, rows: Sequence[int]) -> float:

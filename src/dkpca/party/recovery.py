@@ -3,8 +3,8 @@
 The party runs the attacks on itself, on exactly what is about to leave, and sees R squared by column on rows that the
 attacker did not know. Nothing of it leaves. Each attack is a function of what was seen, the truth and the draws of
 known rows. It uses no other row of the truth, but for its score: R squared by column on the rows not known, one line
-per draw; None where the attack has no meaning for the kernel. Only the search for independent components starts at
-the truth: a long one from anywhere mostly ends there too, or finds less.
+per draw; None where the attack has no meaning. Only the search for independent components starts at the truth (a long
+one from anywhere mostly ends there too, or finds less), and decoding is not run: whether it would succeed is counted.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +37,11 @@ CAUTION = 0.1  # kernel values below this share of what the message left out of 
 MOST_COMPONENTS = 500  # looked for by ICA, among ...
 MOST_SAMPLES = 10_000  # ... so many samples
 MOST_NUMBERS = 2**23  # of these
+RARE = 0.1  # of the samples: known rows hardly tell about a column that fewer have
+FARTHEST = 50  # one of so many samples counts as far out
 STEPS = 20  # of ICA from the truth: what many samples do not hold there is lost in few
+ON_GRID = 1e-9  # of a column's range, by which numbers of a grid may be off it
+NEARLY_EXACT = 0.01  # of its length, by which a direction of a message may miss a mixture of columns to tell digits
 ROUNDING = 1e-13  # directions shorter than this share of the longest are no part of what was sent
 WILD = 1e100  # a guess of a number of size 1 beyond this is as wrong as any
 
@@ -51,6 +55,7 @@ class Seen:
     left_out: float  # of a diagonal entry of the Gram matrix, on average
     n_features: int  # columns the message says the party has
     others: Matrix | None = None  # further samples of the factor: with more, independent components are found better
+    squares: Matrix | None = None  # (n_samples, 1): squared lengths of the rows, where the message has these
 
     @cached_property
     def coordinates(self) -> Matrix:
@@ -98,6 +103,8 @@ class Truth:
     values: Matrix  # (n_samples, n_columns and the indicators)
     lengths: Matrix  # (n_columns,) that they had, up to one factor for all
     column: Matrix  # of the table, for each number
+    n_values: Matrix  # (n_columns,) that a column may have
+    n_other: Matrix  # (n_columns,) samples whose value is not the most frequent one
 
     @property
     def n_columns(self) -> int:
@@ -112,6 +119,8 @@ class Truth:
         size = np.abs(table).max(axis=0)
         size = np.where(size > 0, size, 1.0)
         numbers = table / size  # first, since squares may overflow
+        n_values = np.array([_n_values(each) for each in numbers.T])
+        n_other = len(table) - np.array([np.unique(each, return_counts=True)[1].max() for each in numbers.T])
         numbers = numbers - numbers.mean(axis=0)
         lengths = np.linalg.norm(numbers, axis=0)
         constant = lengths < 1e-12
@@ -121,7 +130,7 @@ class Truth:
             each = [(table[:, j, None] == np.unique(table[:, j])).astype(float) for j in column]
             values += [part - part.mean(axis=0) for part in each]
             column = np.concatenate([column, np.repeat(column, [part.shape[1] for part in each])])
-        return cls(np.hstack(values), lengths * (size / size.max()), column)
+        return cls(np.hstack(values), lengths * (size / size.max()), column, n_values, n_other)
 
     def score(self, guess: Matrix, known: Matrix) -> Matrix:
         """R squared by column on the rows that were not known: as numbers or as categories, whichever is more.
@@ -145,6 +154,22 @@ class Truth:
                 np.bincount(indicators, variance[self.n_columns :], self.n_columns),
             ),
         )
+
+
+def _n_values(column: Matrix) -> float:
+    """Number of values that a column may have: those it has, if they are few, or all on the grid that it lies on."""
+    found = np.unique(column)
+    if len(found) ** 2 <= len(column):
+        return len(found)
+    # Euclid's algorithm for all gaps at once; infinite, where they have no common measure.
+    gaps, reach = np.diff(found), found[-1] - found[0]
+    step = gaps.min()
+    while step > ON_GRID * reach:
+        rest = np.minimum(gaps % step, step - gaps % step)
+        if rest.max() <= ON_GRID * reach:
+            return float(1.0 + reach / step)
+        step = rest[rest > ON_GRID * reach].min()
+    return np.inf
 
 
 def _share_explained(missed: Matrix, variance: Matrix) -> Matrix:
@@ -191,12 +216,68 @@ def by_independence(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix
     return np.array(scores)
 
 
+def by_shape(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | None:
+    """Columns that few samples have stand out without any known row: the samples farthest out are said to have them.
+
+    As many are named as there are.
+    """
+    T, few, scores = len(truth.values), truth.n_other, np.zeros((len(draws), truth.n_columns))
+    rare = np.flatnonzero((few > 0) & (few < RARE * T))
+    if not len(rare):
+        return None
+    # Projection pursuit from the samples farthest out, of which a spike is one: w <- E z (w'z)^3 - 3 w, of length 1,
+    # leads to the nearest direction of largest kurtosis.
+    Z = in_equal_lengths(seen.factor) * np.sqrt(T)
+    lengths = [np.linalg.norm(each, axis=1) for each in (Z, _to_one(seen.factor - seen.factor.mean(axis=0)))]
+    W = Z[np.unique([np.argsort(-each, kind="stable")[: max(3, T // FARTHEST)] for each in lengths])].T
+    for _ in range(STEPS):
+        W = W / np.maximum(np.linalg.norm(W, axis=0), 1e-300)
+        W = Z.T @ (Z @ W) ** 3 / T - 3.0 * W
+    order = np.argsort(-np.abs(Z @ W), axis=0, kind="stable")
+    for j in rare:  # the square of the correlation of a column with who is named
+        named = truth.values[order[: few[j]], j].sum(axis=0)
+        scores[:, j] = np.max(named**2) / (few[j] - few[j] ** 2 / T)
+    return scores
+
+
+def by_lengths(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | None:
+    """Regression on what the message says about the lengths of rows, beyond those of the factor."""
+    if seen.squares is None:
+        return None
+    # A column with few large numbers is about the root of what is beyond the factor, less what the others have there.
+    beyond = _to_one(seen.squares - (seen.factor**2).sum(axis=1, keepdims=True))
+    roots = [np.sqrt(np.maximum(beyond - np.quantile(beyond, share), 0.0)) for share in (0.0, 0.25, 0.5)]
+    tried = [regressed(each, truth, draws) for each in (*roots, np.hstack([beyond, *roots]))]
+    return np.asarray(np.max(tried, axis=0))
+
+
+def by_decoding(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
+    """Trying all rows that there can be: where a message tells more digits than a row has, one row fits.
+
+    It is not run, but known to succeed or not: by the digits of what was sent, and by those of a row.
+    """
+    Q, scores = scipy.linalg.orth(truth.values[:, : truth.n_columns]), np.zeros((len(draws), truth.n_columns))
+    width = len(draws[0]) - 1 - Q.shape[1]  # so many mixtures of columns are known from the known rows
+    if width < 1 or not Q.shape[1]:
+        return scores
+    # Mixtures of leading directions of the message that are mixtures of columns, but for a small rest: the sines of
+    # the angles between the two spaces. A mixture tells as many bits of a row as its rest leaves.
+    D = in_equal_lengths(seen.factor[:, :width])
+    sines = np.linalg.svd(D - Q @ (Q.T @ D), compute_uv=False)
+    told = -np.log2(np.maximum(sines[sines < NEARLY_EXACT], np.finfo(float).eps))
+    of_a_row = np.minimum(np.log2(truth.n_values), told.max(initial=0.0)).sum()
+    return np.asarray(scores + (truth.n_values > 1) * (0.0 < of_a_row <= told.sum()))
+
+
 ATTACKS: dict[str, Attack] = {
     "factor rows": by_factor_rows,
     "distances": by_distances,
     **{f"paths over similarity {similar:g}": partial(by_paths, similar) for similar in SIMILAR},
     "rotation": by_rotation,
     "independence": by_independence,
+    "shape": by_shape,
+    "lengths": by_lengths,
+    "decoding": by_decoding,
 }
 
 
@@ -454,6 +535,8 @@ def against(
     if len(seen) > 1:
         both = np.hstack([_to_one(part) for each in seen for part in (each.factor, each.coordinates)])
         strongest["side by side"] = _mean(regressed(both, truth, draws))
+        decoded = _mean(by_decoding(replace(seen[0], factor=both), truth, draws))
+        strongest["decoding"] = tuple(map(max, strongest["decoding"], decoded))
     return Measurement(len(draws[0]), len(table), strongest)
 
 
@@ -505,4 +588,6 @@ def seen_in(summary: Summary, rows: Matrix) -> Seen:
     factor, others = (Rounded(to_numpy(sent.data)[some], scale).decode() for some in (rows, rest))
     left_out = max(0.0, summary.trace_left_out) / summary.n_samples
     kernel = Linear() if summary.turned else summary.kernel  # of turned samples nobody knows more than inner products
-    return Seen(factor, kernel, left_out, min(summary.n_features, factor.shape[0]), others if len(rest) else None)
+    squares = None if summary.diagonal is None or summary.turned else to_numpy(summary.diagonal.decode())[rows]
+    n_features = min(summary.n_features, factor.shape[0])
+    return Seen(factor, kernel, left_out, n_features, others if len(rest) else None, squares)
