@@ -5,6 +5,7 @@ to its end, and the attacker's files give the columns away.
 """
 
 import contextlib
+import itertools
 import json
 import shutil
 from collections.abc import Callable, Mapping
@@ -447,6 +448,27 @@ def test_other_parties_take_their_columns_out_of_the_result_and_the_review_has_s
     (tmp_path / "kept").mkdir()
     kept = founded(tmp_path / "kept", BLIND | {"kernel": "linear"}, MEASURED, given, result_to=("center", "airline"))
     assert not [each for each in kept.at("airline", study.review).leaving if each.to in others]  # who gets no result
+
+
+def test_another_party_decodes_zeros_and_ones_from_a_blind_result_and_the_review_has_said_so(tmp_path):
+    """It knows 30 rows and the result, of which a mixture is one of the columns; all possible rows are tried."""
+    known, given = CAUTIOUS["known_rows"], tables(120, 10)
+    X = (given["airline"][1] > 0.3).astype(float)
+    given["airline"] = given["airline"][0], X
+    fit = BLIND | {"kernel": "linear", "rank": 1, "n_components": 3}
+    consortium = founded(tmp_path, fit, MEASURED, given)
+    found = consortium.at("airline", study.review)
+    assert max(found.columns.values()) == 1.0
+    consortium.sign().finish()
+    Z = consortium.embedding("weather")[1]
+    Z = Z / np.abs(Z).max(axis=0)
+    D = np.hstack([X[:known], np.ones((known, 1))])
+    rest = Z[:known] - D @ np.linalg.lstsq(D, Z[:known])[0]
+    told = Z @ np.linalg.svd(rest)[2][-1]  # which mixture of the components leaves least
+    weights = np.linalg.lstsq(D, told[:known])[0]
+    rows = np.array(list(itertools.product([0.0, 1.0], repeat=10)))
+    guess = rows[np.argmin(np.abs(told[:, None] - (rows @ weights[:-1] + weights[-1])), axis=1)]
+    assert np.mean(guess == X) > 0.99
 
 
 def test_a_blind_plan_is_green_without_assumptions_where_the_own_columns_are_many(tmp_path):
