@@ -201,7 +201,7 @@ def test_answers_that_do_not_belong_are_refused(cancer):
     told = answers(model, tables, asked)
     with pytest.raises(FusionError, match=r"no audit from \['p2'\]"):
         audit.conclude(model.model_, asked, told[:2])
-    with pytest.raises(FusionError, match="two messages of kind audit from party 'p0'"):
+    with pytest.raises(FusionError, match="more than one audit from party 'p0'"):
         audit.conclude(model.model_, asked, [*told, told[0]])
     others = answers(model, tables, audit.request(model.model_, 20, 1))
     with pytest.raises(FusionError, match="party 'p0': sent other rows than those that were drawn"):

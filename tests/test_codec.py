@@ -144,7 +144,7 @@ def test_arrays_that_belong_nowhere_are_refused(name):
 
 
 def test_what_cannot_travel_is_refused_before_it_is_written():
-    with pytest.raises(InputError, match="cannot be sent to a party; use one of"):
+    with pytest.raises(InputError, match="can be neither sent nor saved; use one of"):
         codec.encode(record(rule=RankRule()))
     with pytest.raises(InputError, match="cannot be written to a file or sent"):
         codec.encode(record(width=len))

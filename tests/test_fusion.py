@@ -112,7 +112,7 @@ class TestRefusals:
             fuse([], n_components=2)
 
     def test_duplicate(self, summaries):
-        with pytest.raises(FusionError, match="two messages of kind summary from party 'p1'"):
+        with pytest.raises(FusionError, match="more than one summary from party 'p1'"):
             fuse([*summaries, summaries[1]], n_components=2)
 
     def test_misaligned(self, summaries):

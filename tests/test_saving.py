@@ -137,6 +137,9 @@ class TestFileRoute:
             dkpca.extend(summaries[0], DIGITS[:, :32])
         with pytest.raises(FusionError, match=r"no message about new samples from \['left', 'right'\]"):
             dkpca.project(model, [])
+        rows = [dkpca.extend(state, X[:3]) for state, X in zip(states, HALVES.values(), strict=True)]
+        with pytest.raises(FusionError, match="more than one message about new samples from party 'left'"):
+            dkpca.project(model, [*rows, rows[0]])
 
 
 class TestFiles:
@@ -158,8 +161,8 @@ class TestFiles:
     @pytest.mark.parametrize(
         ("name", "words"),
         [
-            ("message", "message: this is a message, not a party's private file"),
-            ("model", "model: this is a fused model, not a party's private file"),
+            ("message", "message: a message, not a fitted estimator; dkpca.load opens it"),
+            ("model", "model: a fused model, not a fitted estimator; dkpca.load opens it"),
             ("state", "state: the state of one party, not a fitted estimator; dkpca.load opens it"),
         ],
     )
@@ -171,6 +174,12 @@ class TestFiles:
     def test_what_contains_data_is_no_message(self, files, name):
         with pytest.raises(WireError, match="it contains data; never send it"):
             dkpca.wire.decode((files / name).read_bytes())
+
+    def test_only_messages_are_encoded(self, files):
+        with pytest.raises(InputError, match="a PartyState is not a message, and is never sent; keep it with"):
+            dkpca.wire.encode(dkpca.load(files / "state"))  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="a FusedModel is not a message"):
+            dkpca.wire.encode(dkpca.load(files / "model"))  # type: ignore[arg-type]
 
     def test_a_model_is_no_message(self, files):
         with pytest.raises(WireError, match="this is a fused model, not a message"):
@@ -217,6 +226,14 @@ class Own(RankRule):
 
     def choose(self, eigenvalues, n_samples):
         return 5
+
+
+class Scaled(RBF):
+    name = "scaled"
+
+
+class Alias(RBF):
+    pass
 
 
 class TestEstimator:
@@ -275,11 +292,22 @@ class TestEstimator:
     def test_what_has_no_place_in_a_file_is_named(self, tmp_path):
         with pytest.raises(InputError, match=r"the tables of \['left'\] came from functions, which cannot be saved"):
             DKPCA(3).fit(HALVES | {"left": lambda: HALVES["left"]}).save(tmp_path / "model")
-        with pytest.raises(InputError, match="the rank rule .* cannot be sent to a party"):
+        with pytest.raises(InputError, match="the rank rule .* can be neither sent nor saved; use one of"):
             DKPCA(3, rank=Own()).fit(HALVES).save(tmp_path / "model")
         with pytest.raises(InputError, match=r"Dense\(.*\) cannot be written to a file or sent; give its name"):
             DKPCA(3, solver=Dense()).fit(HALVES).save(tmp_path / "model")
+        model = DKPCA(3, kernel=Scaled(0.01)).fit(HALVES)
+        with pytest.raises(InputError, match="no installed package offers the kernel 'scaled', .* or use pickle"):
+            model.save(tmp_path / "model")
+        for item in (model.model_, model._states["left"]):
+            with pytest.raises(InputError, match="no installed package offers the kernel 'scaled'"):
+                dkpca.save(tmp_path / "model", item)
         assert not list(tmp_path.iterdir())
+        assert pickle.loads(pickle.dumps(model)).kernel_ == Scaled(0.01)
+
+    def test_a_kernel_with_the_name_of_ours_is_not_saved_as_ours(self, tmp_path):
+        with pytest.raises(InputError, match="no installed package offers the kernel 'rbf'"):
+            DKPCA(3, kernel=Alias(0.01)).fit(HALVES).save(tmp_path / "model")
 
     def test_a_loaded_estimator_can_be_saved_and_pickled_again(self, files):
         once = DKPCA.load(files / "estimator")

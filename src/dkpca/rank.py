@@ -87,9 +87,9 @@ class RankRule:
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """Describe the rule for a message; only the rules of this package can be sent."""
+        """Describe the rule for a message; only the rules of this package can be sent or saved."""
         if RULES.get(self.name) is not type(self):
-            raise InputError(f"the rank rule {self!r} cannot be sent to a party; use one of {sorted(RULES)}")
+            raise InputError(f"the rank rule {self!r} can be neither sent nor saved; use one of {sorted(RULES)}")
         return {"rule": self.name, **vars(self)}
 
 

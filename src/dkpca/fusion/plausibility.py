@@ -239,7 +239,7 @@ def by_name(received: Iterable[ReceivedT], what: str, roster: Collection[str] | 
     found: dict[str, ReceivedT] = {}
     for message in received:
         if message.party in found:
-            raise FusionError(f"two messages of kind {what} from party {message.party!r}; keep one of them")
+            raise FusionError(f"more than one {what} from party {message.party!r}; keep one of them")
         found[message.party] = message
     if roster is not None and set(roster) - set(found):
         raise FusionError(f"no {what} from {sorted(set(roster) - set(found))}; fusion needs every party")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from dkpca.errors import InputError
-from dkpca.kernels.base import Kernel, absent, installed, loaded
+from dkpca.kernels.base import ENTRY_POINTS, Kernel, absent, installed, loaded
 from dkpca.kernels.distances import RBF, ChiSquared, Laplacian, Overlap
 from dkpca.kernels.inner_products import AdditiveChiSquared, CosineKernel, Linear, Polynomial
 from dkpca.kernels.precomputed import Precomputed
@@ -46,3 +46,12 @@ def family(name: object, package: object = None) -> type[Kernel]:
 def kernel_names() -> list[str]:
     """Names of all kernels that are here: ours, and those of installed packages."""
     return [*KERNELS, *sorted(set(installed()) - set(KERNELS))]
+
+
+def check_offered(kernel: Kernel) -> None:
+    """Refuse a kernel whose name in a file would not lead back to its class."""
+    if kernel.name not in kernel_names() or family(kernel.name) is not type(kernel):
+        raise InputError(
+            f"no installed package offers the kernel {kernel.name!r}, so that a file with it could not be read; name "
+            f"its class in the entry point group {ENTRY_POINTS!r} of a package, or use pickle"
+        )

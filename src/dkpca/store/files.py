@@ -18,6 +18,7 @@ from dkpca.errors import DKPCAError, FusionError, InputError, StorageError, Wire
 from dkpca.fusion import FusedModel
 from dkpca.fusion.completion import completed
 from dkpca.fusion.fused_model import FusionSettings
+from dkpca.kernels import check_offered
 from dkpca.linalg.arrays import Array
 from dkpca.messages import Fingerprint, Message, Summary
 from dkpca.party.state import ANOTHER_VERSION, PartyState, Shield, State, SumState
@@ -109,6 +110,7 @@ def _with_party(party: str, path: Path) -> str:
 
 def encode_state(state: State) -> bytes:
     """Return the state as the bytes of one file."""
+    check_offered(state.kernel)
     fields, arrays = codec.encode(state, skip=("preparation",))
     header = {"warning": STATE_WARNING, "version": STATE_VERSION, "fields": fields, "preparation": state.preparation}
     if isinstance(state, SumState):
@@ -153,6 +155,8 @@ def is_private(data: bytes) -> bool:
 
 def encode_model(model: FusedModel) -> bytes:
     """Return the model as the bytes of one file, with the messages it was made from."""
+    for kernel in model.kernels.values():
+        check_offered(kernel)
     sent = {name: wire.encode(summary) for name, summary in model.received.items()}
     return b"".join(model_pieces(model, {INSIDE + name: _as_array(data) for name, data in sent.items()}))
 
@@ -303,7 +307,10 @@ def write_estimator(path: Path, fitted: Fitted) -> None:
 def read_estimator(path: Path, hints: Mapping[str, Any]) -> Fitted:
     """Read what `write_estimator` was given; the hints are the types of the constructor's parameters."""
     with naming(path):
-        header, arrays = container.unpack(storage.read(path), entry=PRIVATE, max_header=MOST_PRIVATE_HEADER)
+        data = storage.read(path)
+        if (entry := container.entry_of(data)) != PRIVATE:
+            raise WireError(f"{container.MEANING[entry]}, not a fitted estimator; dkpca.load opens it")
+        header, arrays = container.unpack(data, entry=PRIVATE, max_header=MOST_PRIVATE_HEADER)
         if "estimator" not in header:
             raise WireError("the state of one party, not a fitted estimator; dkpca.load opens it")
         header = container.verify(header, arrays)

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from dkpca.errors import WireError
+from dkpca.errors import InputError, WireError
 from dkpca.linalg.arrays import dtype_name, is_dask_array, to_numpy
 from dkpca.linalg.on_dask import digest
 from dkpca.messages import Message
@@ -43,6 +43,8 @@ def encode(message: Message) -> bytes:
     >>> wire.decode(wire.encode(Statistics("bank", 100, 5, 12.5)))
     Statistics(party='bank', n_samples=100, n_features=5, mean_squared_distance=12.5)
     """
+    if not isinstance(message, Message):  # a state has fields and arrays too, and among them the party's rows
+        raise InputError(f"a {type(message).__name__} is not a message, and is never sent; keep it with dkpca.save")
     return b"".join(pieces(message))
 
 
