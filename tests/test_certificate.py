@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.preprocessing import StandardScaler
 
-from dkpca import subspace_error
+from dkpca import DKPCA, subspace_error
 from dkpca.certificate import Audit, Certificate
+from dkpca.certificate.statements import Completed
 from dkpca.fusion import fuse
 from dkpca.kernels import RBF, Linear
 from dkpca.linalg.eigenpairs import Probe
@@ -273,6 +274,32 @@ def test_the_words_of_a_certificate_that_proves_its_components():
         "Proved to lie in the true subspace to at least one digit: components 1, 3 (of 3).",
         "The proof is weaker than the answer: an audit (in a fit or a study) or a higher rank would prove more.",
     ]
+
+
+def test_no_audit_is_advised_where_rows_are_replaced():
+    advice = replace(STATED, completed=Completed("mean", {"bank": 3}, {}, {})).short()[-1]
+    assert advice == "The proof is weaker than the answer: a higher rank would prove more."
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_components_without_variance_are_named_where_no_rank_can_help(table, precision):
+    rows = np.repeat(table[:12], 5, axis=0)
+    proof = DKPCA(15, parties=2, precision=precision).fit(rows).certificate_
+    assert proof.color == "red"
+    tiny = "Components after number 11 have less than a millionth of the variance of the first"
+    advised = f"{tiny}; ask for 11 or fewer."
+    assert proof.short()[-1] == advised
+    assert advised in proof.statements()
+    assert "rank" not in str(proof)
+    assert "more components" not in str(proof)
+
+
+def test_a_small_component_that_was_found_is_not_taken_for_none(rng):
+    columns = rng.standard_normal((60, 4)) * np.array([1e5, 1.0, 1.0, 1.0])
+    proof = DKPCA(2, kernel="linear", parties=2).fit(columns).certificate_
+    assert proof.eigenvalues_at_most[1] < 1e-6 * proof.eigenvalues_at_most[0]
+    assert proof.color == "green"
+    assert "millionth" not in str(proof)
 
 
 def test_the_words_of_a_certificate_without_a_gap():

@@ -31,6 +31,12 @@ def test_a_width_that_makes_all_samples_alike_is_warned_about():
         DKPCA(5, gamma=1e-9, standardize=True).fit(CANCER)
 
 
+@pytest.mark.parametrize("kernel", ["rbf", "linear", "poly", "cosine"])
+def test_constant_columns_are_warned_about_whatever_the_kernel(kernel):
+    with pytest.warns(DataWarning, match="nearly constant.*check that the columns vary and, if gamma was set"):
+        DKPCA(2, kernel=kernel, parties=2).fit(np.full((50, 4), 3.0))
+
+
 @pytest.mark.parametrize("settings", [{"standardize": True}, {"gamma": "scale"}, {"kernel": "linear"}])
 def test_ordinary_fits_are_not_warned_about(settings):
     DKPCA(5, **settings).fit(CANCER)

@@ -222,6 +222,8 @@ class TestSmall:
         model = DKPCA(2, kernel="linear", parties=2, solver=solver).fit(np.full((100, 4), 7.25))
         assert not model.eigenvalues_.any()
         assert "All requested eigenvalues are zero." in model.certificate_.statements()
+        assert str(model.certificate_).startswith("Red: all eigenvalues are zero; there is no variance to capture.")
+        assert "higher rank" not in str(model.certificate_)
 
     @pytest.mark.torch
     def test_float32_and_float64_tables_agree_and_both_certificates_hold(self, table, torch):

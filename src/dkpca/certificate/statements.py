@@ -12,6 +12,7 @@ PREDICTED = 0.5  # held-out R^2; below it, completed rows are unreliable
 GREEN_SHARE, GREEN_ERROR = 0.99, 0.01  # estimated: the answer can be used
 RED_SHARE, RED_ERROR = 0.9, 0.5  # estimated: the answer cannot be used
 WEAK_SHARE = 0.97  # proved
+NO_VARIANCE = 1e-6, 1e-13  # proved, and found: of the first eigenvalue
 SPECTRUM = ("eigenvalues_at_least", "eigenvalues_at_most", "gaps_at_least")
 # Properties that `to_dict` adds to the fields.
 DERIVED = (
@@ -270,6 +271,12 @@ class Certificate:
     def verdict(self) -> str:
         """Return one sentence for everybody: whether the components can be used."""
         how = "estimated by an audit" if self.audit is not None else "estimated"
+        if self.completed is not None:
+            worst = min(self.completed.held_out.values(), default=None)
+            how += ", for the table with replaced rows"
+            how += "" if worst is None else f", whose held-out R² is {worst:.2f} or more"
+        if not any(self.eigenvalues):
+            return f"{self.color.capitalize()}: all eigenvalues are zero; there is no variance to capture."
         digits = good_digits(self.error_estimate)
         exact = (
             f"the subspace of the components is correct to {counted(digits, 'digit')}"
@@ -314,13 +321,21 @@ class Certificate:
     def _advice(self) -> list[str]:
         """Suggest a remedy if the answer, or only its proof, is weak."""
         if self.color != "green":
-            return ["For a better answer, use a higher rank at the parties, more landmarks, or higher precision."]
+            better = "For a better answer, use a higher rank at the parties, more landmarks, or higher precision."
+            return [] if self._n_varying < self.n_components else [better]
         weak = self.optimality_at_least < WEAK_SHARE and good_digits(self.subspace_error_at_most) == 0
         if not weak or self.audit is not None:
             return []
-        return [
-            "The proof is weaker than the answer: an audit (in a fit or a study) or a higher rank would prove more."
-        ]
+        audit = "" if self.completed else "an audit (in a fit or a study) or "  # replaced rows have no true ones
+        return [f"The proof is weaker than the answer: {audit}a higher rank would prove more."]
+
+    @property
+    def _n_varying(self) -> int:
+        """Number of components that have variance, or would show some if more digits were sent."""
+        high = self.eigenvalues_at_most
+        proved, found = (share * high[0] for share in NO_VARIANCE)
+        shown = sum(v > proved or own > found for v, own in zip(high, self.eigenvalues, strict=True))
+        return self.n_components if self.gap_at_least > 0 else shown
 
     def statements(self) -> list[str]:
         """Return the certificate in plain words, with all its details."""
@@ -379,7 +394,10 @@ class Certificate:
 
     def _proposal(self) -> list[str]:
         """Propose numbers of components that have a bound, if all D together have none."""
-        certain = self.certain_components
+        certain, few = self.certain_components, self._n_varying
+        if 0 < few < self.n_components:
+            tiny = f"Components after number {few} have less than a millionth of the variance of the first"
+            return [f"{tiny}; ask for {few} or fewer."]
         if self.gap_at_least > 0 or not certain:
             return []
         listed = ranges(certain)
