@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_wine
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -144,6 +145,21 @@ class TestAnswer:
             "10 samples have no label, and are not predicted",
             "classes with fewer than 5 samples are not predicted: rare",
         )
+
+
+@pytest.mark.parametrize("lacking", ["drop", "mean", "complete"])
+def test_samples_that_a_party_lacks_are_left_out_and_said(lacking):
+    acids, rest = (pd.DataFrame(X, index=[f"w{i}" for i in range(89)]) for X in parties().values())
+    kind = pd.Series(KIND, index=acids.index).sample(frac=1, random_state=0)
+    some = {"acids": acids, "rest": rest[5:][::-1]}
+    with pytest.raises(InputError, match="keep the common ones with lacking='drop'"):
+        tune(DKPCA(2), some, **QUICKEST)
+    with pytest.raises(InputError, match="values of y have no labels, and rows were dropped"):
+        tune(DKPCA(2, lacking=lacking), some, KIND, **QUICKEST)
+    found = tune(DKPCA(2, lacking=lacking), some, kind, **QUICKEST)
+    assert found.notes[0] == "using the 84 samples that all tables have (acids has 89, rest has 84)"
+    common = tune(DKPCA(2), parties(WINE[5:]), KIND[5:], **QUICKEST)
+    assert (found.n_samples, found.widths, found.weights) == (84, common.widths, common.weights)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from dkpca.estimator import DKPCA
 from dkpca.kernels import family
 from dkpca.linalg.arrays import to_numpy
 from dkpca.settings import check_value, whole
-from dkpca.tables.inputs import Tables, by_party, is_source
+from dkpca.tables.inputs import Tables, by_party, is_source, matched, rows_of_samples
 
 FACTORS = (1 / 64, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0)  # of the usual width
 TABLES = {"widths": "gamma", "components": "components", "weights": "weights"}  # of what was tried
@@ -106,7 +106,7 @@ def tune(
     model : DKPCA
         The settings to begin with; `n_components` is the most that is tried.
     X : mapping of party to table, list of tables, or one table
-        As for `DKPCA.fit`.
+        As for `DKPCA.fit`. If `lacking` is set, the samples that all tables have are used.
     y : sequence, optional
         A label for each sample: text, or numbers. Missing ones (None, NaN, empty text) are left out.
     gammas : sequence of float, optional
@@ -134,7 +134,7 @@ def tune(
     0.1
     """
     trial = _Trial.of(model, X, y, max_samples, repeats, folds)
-    notes = list(trial.labels.notes) if trial.labels else []
+    notes = [*trial.notes, *(trial.labels.notes if trial.labels else ())]
     widths = []
     for name, settings in _kernels_to_try(trial, gammas, notes):
         widths.append(trial.judged(name, settings))
@@ -188,6 +188,7 @@ class _Trial:
     n_given: int  # samples in the tables; those here may be fewer
     labels: _Labels | None
     repeats: int
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, model: DKPCA, X: Any, y: Any, max_samples: int, repeats: int, folds: int) -> "_Trial":
@@ -203,6 +204,11 @@ class _Trial:
         elsewhere = [name for name, table in (given or {}).items() if is_source(table)]
         if elsewhere:
             raise InputError(f"the tables of {elsewhere} are opened elsewhere; tune needs the tables themselves")
+        notes: list[str] = []
+        if given is not None and model.lacking is not None:
+            found = matched(given, lacking="drop")
+            given, notes = found.tables, [note.partition(";")[0] for note in found.moved]
+            y = rows_of_samples(y, found.ids, found.first, "values of y")
         tables = X if given is None else Tables(given)
         n_given = tables.shape[0]
         rows = np.sort(np.random.default_rng(model.random_state or 0).permutation(n_given)[:max_samples])
@@ -214,7 +220,7 @@ class _Trial:
         labels = None if y is None else _labels_of(np.asarray(y), n_given, rows, folds)
         # Nothing leaves this machine: what protects messages, or checks an answer, would only take time.
         plain = clone(model).set_params(protect="none", audit=None)
-        return cls(plain, _safe_indexing(tables, rows), n_given, labels, repeats)
+        return cls(plain, _safe_indexing(tables, rows), n_given, labels, repeats, tuple(notes))
 
     @property
     def n_samples(self) -> int:
