@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dkpca import DKPCA, subspace_error, wire
 from dkpca.errors import InputError, NotFittedError
-from dkpca.kernels import RBF
+from dkpca.kernels import RBF, Linear
 from dkpca.rank import Adaptive, Budget, Fixed
 
 FULL = 10**6
@@ -234,7 +234,7 @@ class TestErrors:
             ({"n_components": True}, "n_components is True; give a whole number"),
             ({"kernel": 3}, "kernel is 3; give the name of a kernel, a kernel, or a dict"),
             ({"kernel": "fourier"}, "kernel 'fourier' is unknown here; use one of"),
-            ({"gamma": -1.0}, "gamma is -1.0; give a positive number"),
+            ({"gamma": -1.0}, r"gamma is -1.0; give a positive number, 'scale', a number for each .*\), or None$"),
             ({"gamma": float("inf")}, "gamma is inf; give a positive number"),
             ({"gamma": "wide"}, "gamma is 'wide'; give a positive number, 'scale'"),
             ({"gamma": True}, "gamma is True; give a positive number"),
@@ -259,6 +259,7 @@ class TestErrors:
             ({"parties": "rna"}, "parties is 'rna'; give a whole number"),
             ({"degree": 0}, "degree is 0; give a whole number of at least 1, or None"),
             ({"degree": 2}, "degree: not a parameter of the rbf kernel"),
+            ({"degree": 2, "kernel": Linear()}, "degree: not a parameter of DKPCA for kernel objects, which bring"),
             ({"parties": 65}, "parties is 65, but there are 64 columns"),
             ({"parties": [[0], [1]]}, "parties must cover every column exactly once"),
             (

@@ -198,7 +198,7 @@ def test_the_order_of_parties_does_not_matter(kernel, rng):
             r"gamma has numbers for \['a'\]; the parties whose kernel needs one are \['a', 'b'\]",
         ),
         ({"gamma": {"a": 1.0, "b": -1.0}}, "gamma is .*'b': -1.0}; give a positive number"),
-        ({"kernel": "chi2"}, "is for counts and histograms, but the smallest value is"),
+        ({"kernel": "chi2"}, "for counts and histograms, but the smallest .*; give columns without negative values"),
         ({"kernel": Polynomial}, "kernel is .*; give the name of a kernel"),
     ],
 )

@@ -285,6 +285,10 @@ class TestAuto:
         assert set(model.solvers_) == {"party0", "party1", "center"}
         assert model.solvers_["center"] == "dense (auto: n = 50 on the CPU, small enough to build the matrix)"
 
+    def test_a_party_may_be_named_center(self):
+        model = DKPCA(3, solver="streamed").fit({"center": DIGITS[:50, :9], "b": DIGITS[:50, 9:]})
+        assert set(model.solvers_) == {"center", "b", "the center"}
+
 
 class TestWholeProtocol:
     @pytest.mark.parametrize("solver", ["streamed", "landmark"])

@@ -162,7 +162,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     model_ : FusedModel
         The center's model.
     solvers_ : dict of str to str
-        For each party and for "center": the solver used, what it did, and why it was chosen.
+        For each party and for "center" ("the center" if a party has that name): the solver used, what it did, and
+        why it was chosen.
     party_names_ : list of str
         Names of the parties, in the order of the input.
     n_features_in_ : int
@@ -397,7 +398,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         n_rows : int
             Number of rows to draw.
         X, sample_ids
-            The tables of the fit, as for `fit`; needed only if the estimator was loaded from a file or unpickled.
+            The tables of the fit, as for `fit`; needed only if the estimator was loaded, unpickled or copied.
         """
         check_fitted(self)
         self._check_unprotected("run_audit")
@@ -495,7 +496,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         Parameters
         ----------
         X, sample_ids
-            The tables of the fit, as for `fit`; needed only if the estimator was loaded from a file or unpickled.
+            The tables of the fit, as for `fit`; needed only if the estimator was loaded, unpickled or copied.
 
         Returns
         -------
@@ -511,7 +512,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         Parameters
         ----------
         X, sample_ids
-            The tables of the fit, as for `fit`; needed only if the estimator was loaded from a file or unpickled.
+            The tables of the fit, as for `fit`; needed only if the estimator was loaded, unpickled or copied.
 
         Returns
         -------
@@ -605,7 +606,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """Write the fitted estimator to one file. It contains data of every party: never send it.
 
         The file is written whole or not at all, and only its owner may read it (mode 0600). It is not a pickle: a
-        kernel that no installed package offers, or a rank rule or solver of your own, cannot be saved.
+        kernel that no installed package offers, or a rank rule or solver of your own, cannot be saved. Call
+        `set_output` again after `load`: it is not saved.
 
         Parameters
         ----------
@@ -722,7 +724,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self.model_ = model
         self.party_names_ = names
         self.n_features_in_ = model.n_features
-        self.solvers_ = {name: state.solver for name, state in states.items()} | {"center": model.solver}
+        solvers = {name: state.solver for name, state in states.items()}
+        self.solvers_ = solvers | {"the center" if "center" in solvers else "center": model.solver}
         self.kernels_ = {name: self._kernel_of(name) for name in names}
         self.gammas_ = {name: getattr(kernel, "gamma", None) for name, kernel in self.kernels_.items()}
         self.kernel_ = _same(self.kernels_)

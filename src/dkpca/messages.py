@@ -155,7 +155,7 @@ class Summary:
     """The one message of the protocol: the leading part of the party's kernel matrix, and how much is left out.
 
     The factor alone carries the eigenvalues (its squared column norms) and reveals the party's approximate
-    kernel matrix, factor @ factor.T, hence how similar any two samples look to this party.
+    kernel matrix, F F' with F = factor.decode(), hence how similar any two samples look to this party.
 
     Attributes
     ----------
@@ -174,7 +174,7 @@ class Summary:
     trace_left_out : float
         Trace of the kernel matrix minus that of the factor as sent.
     rounding_norm : float
-        Spectral norm of the rounding error in factor @ factor.T.
+        Spectral norm of the rounding error in F F'.
     rounding_nuclear : float
         Nuclear norm of the same error.
     diagonal : Rounded of shape (n_samples, 1), optional

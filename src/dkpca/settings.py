@@ -144,7 +144,7 @@ class Fit:
         "scale",
         optional(
             _either(POSITIVE, _named("scale", "auto"), _by_party(POSITIVE)),
-            "a positive number, 'scale', none, or a number for each party (PARTY=NUMBER on the command line)",
+            "a positive number, 'scale', a number for each party (PARTY=NUMBER on the command line)",
         ),
         "Gamma of the kernel: a number, scale (for rbf, 1 / mean squared distance over all parties; for other "
         "kernels, 1 / mean of the term that gamma multiplies), none (1 / number of columns; chi2: 1), or "

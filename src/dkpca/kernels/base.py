@@ -95,7 +95,7 @@ class Kernel(ABC):
         if lowest < 0:
             raise InputError(
                 f"the {self.name} kernel is for counts and histograms, but the smallest value is {lowest:g}; "
-                "use columns as they are (standardize=False, --no-standardize)"
+                "give columns without negative values, and do not standardize them (--no-standardize)"
             )
 
     def block(self, X: Factor, rows: Index, columns: Index) -> Array:
@@ -146,7 +146,8 @@ class Kernel(ABC):
     def _check_sums(self) -> None:
         if not self.adds_up:
             raise InputError(
-                f"the {self.name} kernel is not a function of a sum over parties; use projection='extend'"
+                f"the {self.name} kernel is not a function of a sum over parties; use "
+                "projection='extend' and protect='none'"
             )
 
     def squared_distances(self, K: Array, floor: float) -> Array:
@@ -280,7 +281,8 @@ def adjusted(kernels: Mapping[str, Kernel], **given: Any) -> dict[str, Kernel]:
     strange = sorted(set(wanted) - set().union(*own.values()))
     if strange:
         names = ", ".join(sorted({kernel.name for kernel in kernels.values()}))
-        raise InputError(f"{' and '.join(strange)}: not a parameter of the {names} kernel; leave it out")
+        whose = f"the {names} kernel" if names else "DKPCA for kernel objects, which bring their own"
+        raise InputError(f"{' and '.join(strange)}: not a parameter of {whose}; leave it out")
     return {
         party: replace(kernel, **{k: v for k, v in wanted.items() if k in own[party]})  # type: ignore[type-var]
         for party, kernel in kernels.items()
