@@ -236,7 +236,9 @@ def test_lacking_that_is_not_at_random_is_said(whole):
 
 @pytest.mark.parametrize("kernel", ["poly", "cosine"])
 def test_kernels_that_need_the_length_of_every_sample_are_refused(tables, kernel):
-    with pytest.raises(InputError, match=rf"lacks samples, and the {kernel} kernel of the joined table needs"):
+    with pytest.raises(
+        InputError, match=rf"^not all parties have all samples, and the {kernel} kernel of the joined table"
+    ):
         estimator(kernel=kernel, lacking="complete").fit(tables)
 
 

@@ -185,8 +185,8 @@ def held_by(summary: Summary, rows: Rows, dtype: str) -> Held:
     """What a summary says about the samples at these places."""
     if summary.diagonal is not None:
         raise InputError(
-            f"party {summary.party!r} lacks samples, and the {summary.kernel.name} kernel of the joined table needs "
-            "the length of every sample; use another kernel, or lacking='drop'"
+            f"not all parties have all samples, and the {summary.kernel.name} kernel of the joined table needs the "
+            "length of every sample at every party; use another kernel, or lacking='drop'"
         )
     A, off = to_numpy(whole(as_received(summary.factor, dtype))), summary.left_out_norm + summary.rounding_norm
     longest = 1.0 if summary.kernel.unit_diagonal else float((A**2).sum(axis=1).max()) + off
