@@ -164,8 +164,9 @@ def test_every_kernel_of_quantities_is_attacked(kernel):
 
 def test_categories_are_recovered_as_categories():
     codes = RANDOM.integers(0, 3, size=(300, 4)).astype(float)
-    found = measure(summary_of(codes, Overlap(0.3), 40, precision="float64"), codes)
-    assert min(found.columns) > 0.9
+    message = summary_of(codes, Overlap(0.3), 40, precision="float64")
+    assert min(measure(message, codes).columns) > 0.9
+    assert min(measure(message, np.array(["red", "green", "blue"], dtype=object)[codes.astype(int)]).columns) > 0.9
 
 
 def ordinal(n=300):
@@ -252,8 +253,10 @@ def test_known_rows_that_are_all_the_same_are_a_draw_like_any_other():
 
 
 def test_another_table_is_refused():
-    with pytest.raises(dkpca.errors.InputError, match="about 569 samples, the table has 20 rows"):
+    with pytest.raises(dkpca.errors.InputError, match="about 569 samples with 10 columns, the table has the shape"):
         measure(summary_of(TUMORS, RBF(0.1), 3), TUMORS[:20])
+    with pytest.raises(dkpca.errors.InputError, match=r"with 10 columns, the table has the shape \(569, 9\)"):
+        measure(summary_of(TUMORS, RBF(0.1), 3), TUMORS[:, 1:])
 
 
 def test_no_row_but_the_known_ones_is_used():

@@ -507,9 +507,13 @@ def measure(summary: Summary, X: Any, *, known_rows: int = KNOWN_ROWS, random_st
     >>> found.known_rows, found.worst > 0.9
     (20, True)
     """
-    table = np.asarray(to_numpy(X), dtype=np.float64)
-    if len(table) != summary.n_samples:
-        raise InputError(f"the summary is about {summary.n_samples} samples, the table has {len(table)} rows")
+    table = to_numpy(X)
+    if table.shape != (summary.n_samples, summary.n_features):
+        expected = f"{summary.n_samples} samples with {counted(summary.n_features, 'column')}"
+        raise InputError(f"the summary is about {expected}, the table has the shape {table.shape}")
+    if summary.kernel.columns_are == "categories" and table.dtype.kind not in "biuf":  # only which are equal counts
+        table = np.column_stack([np.unique(column.astype(str), return_inverse=True)[1] for column in table.T])
+    table = np.asarray(table, dtype=np.float64)
     if summary.kernel.columns_are == "samples" and not summary.turned:
         return Measurement(known_rows, 0, not_measured=NO_COLUMNS)
     rows, about = some_rows(len(table), random_state), {"known_rows": known_rows, "random_state": random_state}
