@@ -183,6 +183,19 @@ class TestMatching:
         with pytest.raises(InputError, match="covariates have no row for 1 of 150 samples, such as 's7'"):
             DKPCA(3, parties=2).fit(frame, covariates=shuffled.drop("s7"))
 
+    def test_an_index_of_other_samples_is_refused_and_row_numbers_are_none(self):
+        ids = pd.Index([f"s{i}" for i in range(len(FIT))])
+        frame, other = pd.DataFrame(FIT, index=ids), OLD_C.set_index(ids.str.upper())
+        model = DKPCA(3, parties=2).fit(frame, covariates=OLD_C)  # in the order of the table
+        for given in (model.fit, model.transform, model.score):
+            with pytest.raises(InputError, match=r"no row for 150 of 150 samples.*reset_index\(drop=True\) if rows"):
+                given(frame, covariates=other)
+        shuffled = OLD_C.set_index(ids).sample(frac=1.0, random_state=0)
+        assert model.score(frame, covariates=shuffled) == model.score(frame, covariates=OLD_C)
+        for unlabeled in (FIT, pd.DataFrame(FIT)):
+            model = DKPCA(3, parties=2).fit(unlabeled, covariates=other)
+            np.testing.assert_array_equal(model.model_.covariates.basis, Covariates.of(OLD_C).basis)
+
     def test_where_parties_lack_samples(self):
         ids = np.array([f"s{i}" for i in range(len(FIT))])
         tables = {

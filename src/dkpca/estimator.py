@@ -256,10 +256,10 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             `sample_ids_`. With `lacking`, a warning appears if whether a sample is missing depends on `y`; with
             `covariates`, if these predict `y`.
         covariates : DataFrame, mapping of name to column, or array, optional
-            Effects to remove, such as batch, site or age: one row per sample, matched by the index or by position.
-            Numbers are used unchanged, text as categories. The fit projects the centered kernel onto the orthogonal
-            complement of [1, covariates]; `model_.covariates` gives the share of variance removed. New samples need
-            covariates too.
+            Effects to remove, such as batch, site or age: one row per sample, matched by the index of a DataFrame, or
+            by position if there is none, or only row numbers from 0 on. Numbers are used unchanged, text and
+            categoricals as categories. The fit projects the centered kernel onto the orthogonal complement of
+            [1, covariates]; `model_.covariates` gives the share of variance removed. New samples need covariates too.
         sample_ids : mapping of party to sequence, or sequence, optional
             Labels of the rows of arrays, used like an index.
         """
@@ -386,6 +386,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if absent:
             raise InputError(f"{absent} are missing, and the variance of samples needs every party; use transform")
         diagonals = {name: core.self_values(self._states[name], self._opened(name, tables[name])) for name in tables}
+        covariates = inputs.rows_of_samples(covariates, given.ids, given.first)
         return scoring.captured_share(self.model_, self._ask_rows(tables), diagonals, covariates)
 
     def run_audit(self, n_rows: int, X: AnyTables = None, *, sample_ids: Any = None) -> Self:

@@ -402,17 +402,20 @@ def write_model(
     sent = {name: Received(path, wire.pieces(s), s) for name, s in model.received.items()}
     run = Run(path, model, runs.settings_of(model, sent, "ids", ()), names)
     source = Source(path, names, np.asarray(to_numpy(model.scores), dtype=float), None, run)
-    known = None if labels is None else LabelTable(str(path), names, _label_frame(labels, names))
+    known = None if labels is None else LabelTable(str(path), names, _label_frame(labels, list(sample_ids), names))
     wanted = Wanted(path, survival=survival, in_fit=in_fit)
     found = outcomes_of(wanted, source, [], known, None)
     content = Content(source, title or "Kernel principal components", labels=known, outcomes=found)
     storage.write(path, render(content, points=POINTS).encode())
 
 
-def _label_frame(labels: Any, names: list[str]) -> pl.DataFrame:
+def _label_frame(labels: Any, ids: list[Any], names: list[str]) -> pl.DataFrame:
     """Labels in the order of the samples."""
     if hasattr(labels, "iloc"):
-        labels = rows_of_samples(labels.set_axis(labels.index.map(str)), names, names, what="labels")
+        texts = labels.index.map(str)
+        if not set(texts).isdisjoint(names):
+            labels, ids = labels.set_axis(texts), names
+        labels = rows_of_samples(labels, ids, ids, what="labels")
     columns = {str(name): list(labels[name]) for name in labels}
     wrong = [name for name, values in columns.items() if len(values) != len(names)]
     if wrong:

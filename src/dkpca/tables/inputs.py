@@ -474,7 +474,8 @@ def check_outcome(y: Any, ids: Labels | None, first: Labels | None) -> None:
     """Refuse values for each sample that are in another order than the samples `ids`: they would go with others."""
     if y is None or ids is None:
         return
-    given = _own_labels(y, ids) or first or []
+    own = _own_labels(y)
+    given = (first or []) if set(own).isdisjoint(ids) else own
     if given != ids:
         raise InputError(
             f"the {len(given):,} values of y do not match the {len(ids):,} samples of the fit one to one, in the "
@@ -482,25 +483,29 @@ def check_outcome(y: Any, ids: Labels | None, first: Labels | None) -> None:
         )
 
 
-def _own_labels(values: Any, ids: Labels) -> Labels | None:
-    """Labels of the rows of values for samples, by their index; None without one, or where it has row numbers."""
-    own = list(values.index) if hasattr(values, "iloc") and hasattr(values, "index") else []
-    return None if set(own).isdisjoint(ids) else own
+def _own_labels(values: Any) -> Labels:
+    """Labels of the rows of values for samples: their index; empty without one."""
+    return list(values.index) if hasattr(values, "iloc") and hasattr(values, "index") else []
 
 
 def rows_of_samples(values: Any, ids: Labels | None, first: Labels | None, what: str = "covariates") -> Any:
-    """Return values with a row for each of the samples `ids`, in their order: by their index, or as they are."""
-    own = None if values is None or ids is None else _own_labels(values, ids)
-    if ids is None or values is None or (own is None and first == ids):
+    """Return values with a row for each of the samples `ids`, in their order: by their index, or as they are.
+
+    An index is ignored if it, or that of the samples, only counts the rows, and the two have no label in common.
+    """
+    if ids is None or values is None:
         return values
-    if own is None:
+    own = _own_labels(values)
+    if set(own).isdisjoint(ids) and list(range(len(own))) in (own, ids):
+        if first == ids:
+            return values
         raise InputError(f"{what} have no labels, and rows were dropped, added or reordered; give them an index")
     known = set(own)
     lacking = [label for label in ids if label not in known]
     if lacking:
         raise InputError(
             f"{what} have no row for {len(lacking):,} of {len(ids):,} samples, such as {lacking[0]!r}; give one "
-            "row for each sample"
+            f"row for each sample under its label, or {what}.reset_index(drop=True) if rows match by position"
         )
     if len(known) < len(own):
         raise InputError(f"{what} have repeated labels; give one row for each sample")
