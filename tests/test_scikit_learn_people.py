@@ -209,3 +209,13 @@ class TestSparse:
         assert wire.fingerprint(made[0][0]) == wire.fingerprint(made[1][0])
         rows = [dkpca.extend(made[1][1], each).factor.decode() for each in (X[:3], scipy.sparse.csr_array(X[:3]))]
         np.testing.assert_array_equal(*rows)
+
+
+def test_a_kernel_matrix_is_split_by_rows_and_columns_as_for_kernel_pca():
+    X, y = load_breast_cancer(return_X_y=True)
+    K = rbf_kernel(StandardScaler().fit_transform(X[:120]), gamma=0.02)
+    ours, theirs = (
+        cross_val_score(make_pipeline(reduce, LogisticRegression()), K, y[:120], cv=3)
+        for reduce in (DKPCA(3, kernel="precomputed", **FULL), KernelPCA(3, kernel="precomputed"))
+    )
+    np.testing.assert_array_equal(ours, theirs)

@@ -695,8 +695,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        asked = self.kernel
-        tags.input_tags.sparse = isinstance(asked, str | Kernel) and Fit(kernel=asked).family_of("").takes_sparse
+        if isinstance(self.kernel, str | Kernel):
+            family = Fit(kernel=self.kernel).family_of("")
+            tags.input_tags.sparse, tags.input_tags.pairwise = family.takes_sparse, family.columns_are == "samples"
         return tags
 
     @property
