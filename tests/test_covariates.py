@@ -233,7 +233,7 @@ class TestRefused:
                 r"the covariates are \['age'\]; those of the fit are \['batch', 'age'\]",
             ),
             ({"covariates": NEW_C.assign(age=np.nan)}, "covariate 'age' has no value for 40 samples, first row 0"),
-            ({"covariates": NEW_C.assign(batch=1.0)}, "covariate 'batch' is text in the fit, but not here"),
+            ({"covariates": NEW_C.assign(batch=1.0)}, "covariate 'batch' is categories in the fit, not here"),
             ({"covariates": NEW_C[:3]}, "covariates of 3 samples, and 40 new samples"),
         ],
     )
@@ -241,6 +241,18 @@ class TestRefused:
         model = DKPCA(3, parties=2).fit(FIT, covariates=OLD_C)
         with pytest.raises(InputError, match=words):
             model.transform(NEW, **change)
+
+    def test_categoricals_of_whole_numbers_are_categories(self):
+        site = np.arange(len(FIT)) % 4
+        frame = pd.DataFrame({"site": site}).astype("category")
+        for given in (frame, frame["site"], {"site": pd.Categorical(site)}):
+            model = DKPCA(3, parties=2).fit(FIT, covariates=given)
+            means = [model.model_.scores[site == k].mean(axis=0) for k in range(4)]
+            assert np.abs(means).max() < 1e-9
+            np.testing.assert_allclose(model.transform(FIT, covariates=given), model.model_.scores, atol=1e-4)
+        frame.iloc[3] = None
+        with pytest.raises(InputError, match="covariate 'site' has no value for 1 sample, first row 3"):
+            DKPCA(3, parties=2).fit(FIT, covariates=frame)
 
     def test_what_cannot_be_taken_out(self):
         fit = DKPCA(3, parties=2).fit

@@ -6,6 +6,7 @@ is measured from what its covariates predict: its score is that of an unadjusted
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,11 +14,11 @@ import numpy as np
 
 from dkpca.errors import InputError
 from dkpca.linalg.arrays import Array
+from dkpca.wording import counted
 
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
 DEPENDENT = 1e-8  # share of a column's length off the columns before it, below which it says nothing new
 PREDICTS = 0.25  # share of a label's variance that covariates predict before a warning
-NUMERIC = "biuf"
 LEAST_ALIKE = 5  # samples that share a direction of covariates in a blind fit
 SAMPLES_PER_COLUMN = 10  # samples for each column of them there
 
@@ -27,7 +28,7 @@ class Covariates:
     """How a table of covariates becomes orthonormal columns, off the ones vector, and those of the fit."""
 
     names: tuple[str, ...]  # columns of the table
-    categories: tuple[tuple[str, ...], ...]  # values of each column that is text; empty for a column of numbers
+    categories: tuple[tuple[str, ...], ...]  # values of each column that is not numbers; empty for one that is
     dropped: tuple[str, ...]  # columns, or categories of a column, that are constant or follow from others
     mean: Array  # (p,), of the numbers and the indicators of categories
     to_basis: Array  # (p, q): what these, less their mean, are multiplied by
@@ -82,7 +83,7 @@ class Covariates:
             columns = {name: columns[name] for name in self.names}
         for (name, values), own in zip(columns.items(), self.categories, strict=True):
             if bool(own) != (values.dtype.kind != "f"):
-                raise InputError(f"covariate {name!r} is {'text' if own else 'numbers'} in the fit, but not here")
+                raise InputError(f"covariate {name!r} is {'categories' if own else 'numbers'} in the fit, not here")
             strange = sorted(set(values) - set(own)) if own else []
             if strange:
                 raise InputError(
@@ -142,34 +143,31 @@ def predicted(covariates: Covariates, values: Numbers, names: list[str]) -> list
 def _columns(table: Any) -> dict[str, Any]:
     """Columns by name: numbers as float64, everything else as text."""
     if hasattr(table, "columns"):
-        columns = {str(name): np.asarray(table[name]) for name in table.columns}
+        columns = {str(name): table[name] for name in table.columns}
     elif isinstance(table, Mapping):
-        columns = {str(name): np.asarray(values) for name, values in table.items()}
+        columns = {str(name): values for name, values in table.items()}
     else:
         array = np.asarray(table)
         if array.ndim not in (1, 2):
             raise InputError(f"covariates have shape {array.shape}; give a table with a row for each sample")
-        array = array[:, None] if array.ndim == 1 else array
-        name = getattr(table, "name", None)
-        columns = {str(name or f"covariate{j}"): array[:, j] for j in range(array.shape[1])}
+        own = [table] if array.ndim == 1 else list(array.T)
+        columns = {str(getattr(table, "name", None) or f"covariate{j}"): column for j, column in enumerate(own)}
     if not columns or not all(len(values) for values in columns.values()):
         raise InputError("the covariates have no columns or no rows; give a table with a row for each sample")
     return {name: _values(name, values) for name, values in columns.items()}
 
 
-def _values(name: str, values: Any) -> Any:
-    if values.dtype.kind in NUMERIC:
-        numbers = values.astype(np.float64)
-    else:
-        try:  # numbers in an object array
-            numbers = None if any(isinstance(v, str) for v in values) else values.astype(np.float64)
-        except (TypeError, ValueError):
-            numbers = None
+def _values(name: str, column: Any) -> Any:
+    values, numbers = np.asarray(column), None
+    # Whole numbers may be categories in pandas, and numbers may be in an object array.
+    if str(getattr(column, "dtype", "")) != "category" and not any(isinstance(v, str) for v in values):
+        with suppress(TypeError, ValueError):
+            numbers = values.astype(np.float64)
     missing = np.array([v is None or v != v for v in values.tolist()]) if numbers is None else ~np.isfinite(numbers)
     if missing.any():
         raise InputError(
-            f"covariate {name!r} has no value for {int(missing.sum())} samples, first row {int(missing.argmax())}; "
-            "fill it in, or leave these samples out"
+            f"covariate {name!r} has no value for {counted(int(missing.sum()), 'sample')}, first row "
+            f"{int(missing.argmax())}; fill it in, or leave these samples out"
         )
     return np.array([str(v) for v in values.tolist()], dtype=object) if numbers is None else numbers
 
