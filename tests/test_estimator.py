@@ -3,6 +3,7 @@ import pickle
 import joblib
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import sklearn.exceptions
 from sklearn.base import clone
@@ -205,7 +206,14 @@ class TestErrors:
             (DIGITS[0], "party 'bank': Expected 2D array, got 1D array"),
             (np.empty((30, 0)), r"party 'bank': Found array with 0 feature\(s\)"),
             (np.empty((0, 3)), r"party 'bank': Found array with 0 sample\(s\)"),
-            (pd.DataFrame({"a": ["x"] * 30}), "party 'bank': 1 column of text: 'a'"),
+            (pd.DataFrame({"a": ["x"] * 30}), "party 'bank': 1 column of text or categories: 'a'"),
+            (None, "party 'bank': this table cannot be used: it is None"),
+            (pl.LazyFrame({"a": np.arange(30.0)}), r"party 'bank': .* it is a lazy table; pass table.collect\(\)"),
+            (pd.DataFrame(index=range(30)), "party 'bank': this table cannot be used: it has no columns"),
+            (
+                pd.DataFrame(DIGITS[:30]).astype(pd.SparseDtype(float)),
+                r"party 'bank': .* sparse type; pass table.sparse.to_dense\(\)",
+            ),
         ],
         ids=lambda v: v if isinstance(v, str) else "",
     )
@@ -290,9 +298,12 @@ class TestErrors:
             (DIGITS[0], "Expected 2D array, got 1D array"),
             (DIGITS[:1], "minimum of 2 is required"),
             (DIGITS[:30] + 1j, "Complex data not supported"),
-            (np.array([["a", "b"], ["c", "d"]]), "2 columns of text: 0, 1; make text 0/1 columns"),
+            (np.array([["a", "b"], ["c", "d"]]), "2 columns of text or categories: 0, 1; convert numbers"),
             (np.array([[{}, 1], [2, 3]], dtype=object), "must be a string or a real number"),
-            (None, "Expected 2D array"),
+            (None, "X: this table cannot be used: it is None; pass an array or a DataFrame"),
+            ([], r"X: this table cannot be used: it is \[\]; pass"),
+            ("a.npy", "it is 'a.npy'; pass an array or .*, or a path by party, such as {'bank': 'bank.csv'}"),
+            (pl.LazyFrame({"a": [1.0, 2.0, 3.0]}), r"it is a lazy table; pass table.collect\(\)"),
         ],
         ids=lambda v: v if isinstance(v, str) else "",
     )

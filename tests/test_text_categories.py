@@ -85,8 +85,19 @@ def test_equal_categories_have_equal_codes_however_they_are_written():
 
 
 def test_text_elsewhere_is_refused_with_the_remedy(numbers, answers):
-    with pytest.raises(InputError, match="party 'clinic': 2 columns of text: 'color', 'size'; .*kernel 'overlap'"):
+    with pytest.raises(InputError, match="'clinic': 2 columns of text or categories: 'color', 'size'; .*'overlap'"):
         DKPCA(2).fit({"bank": numbers, "clinic": answers})
+
+
+@pytest.mark.parametrize("form", ["pandas", "pandas categories", "polars", "objects", "strings"])
+def test_codes_that_read_as_numbers_are_no_quantities(form, numbers, rng):
+    codes = pd.DataFrame({"postal": [f"0{code}" for code in rng.integers(1000, 9999, N)]})
+    with pytest.raises(InputError, match="1 column of text or categories: .*convert numbers written as text"):
+        DKPCA(2).fit({"bank": numbers, "clinic": FORMS[form](codes)})
+    whole = pd.DataFrame({"site": pd.Categorical(rng.integers(0, 5, N))})
+    with pytest.raises(InputError, match="1 column of text or categories: 'site'"):
+        DKPCA(2).fit({"bank": numbers, "clinic": whole})
+    assert DKPCA(2).fit({"bank": numbers, "clinic": whole.astype(int)}).n_features_in_ == 5
 
 
 def test_columns_in_another_order_are_the_same_columns(numbers, answers):
@@ -98,6 +109,10 @@ def test_columns_in_another_order_are_the_same_columns(numbers, answers):
         InputError, match=r"party 'bank': its columns differ from those of the fit: \['z'\] are new, \['s'\] are"
     ):
         model.transform({"bank": bank.rename(columns={"s": "z"}), "clinic": answers})
+    with pytest.raises(InputError, match=r"those of the fit: \['z'\] are new; name them as in the fit"):
+        model.transform({"bank": bank.assign(z=1.0), "clinic": answers})
+    with pytest.raises(InputError, match=r"\['s'\] are missing, \['p'\] are there twice; name"):
+        model.transform({"bank": bank.set_axis(list("pqrp"), axis=1), "clinic": answers})
     again = model.transform({"bank": bank.to_numpy(), "clinic": answers.to_numpy()})
     np.testing.assert_array_equal(again, model.transform({"bank": bank, "clinic": answers}))
 

@@ -77,6 +77,8 @@ def test_names_of_two_levels_are_refused_with_the_way_to_parties():
 def test_a_text_where_a_list_of_columns_belongs_is_named():
     with pytest.raises(InputError, match=r"parties names 'rna' instead of a list of columns.*\['rna'\]"):
         DKPCA(2, parties={"rna": "rna"}).fit(NUMBERS)
+    with pytest.raises(InputError, match=r"parties names slice\(0, 2, None\) .* such as range\(3\), with the names"):
+        DKPCA(2, parties={"rna": slice(0, 2), "dna": [2]}).fit(NUMBERS)  # type: ignore[dict-item]
 
 
 @pytest.mark.parametrize("as_parties", [True, False])
@@ -93,7 +95,10 @@ def test_missing_values_are_counted_by_column_with_two_ways_out(as_parties):
 
 
 def test_text_among_numbers_is_named_and_the_advice_does_not_make_age_a_category():
-    with pytest.raises(InputError, match="1 column of text: 'sex'; .*OneHotEncoder.*every column is a category"):
+    words = (
+        r"1 column of text or categories: 'sex'; .*OneHotEncoder\(sparse_output=False\).*every column is a category"
+    )
+    with pytest.raises(InputError, match=words):
         DKPCA(2).fit({"clinic": NUMBERS.assign(sex=["m", "f"] * (N // 2))})
 
 

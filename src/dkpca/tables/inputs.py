@@ -36,9 +36,10 @@ from dkpca.wording import counted
 Source = Callable[..., Any]  # of a table: a function without arguments, or a table in a file
 COPIES = 3  # of a table that a fit has at one time
 TEXT_ADVICE = (
-    "make text 0/1 columns with sklearn.preprocessing.OneHotEncoder (the recipe for numbers and categories in one "
-    "table is in the documentation, 'Tables'), or pass these columns as a party of their own with the kernel "
-    "'overlap', to which every column is a category, numbers too"
+    "convert numbers written as text (astype(float)), make text 0/1 columns with sklearn.preprocessing."
+    "OneHotEncoder(sparse_output=False) (the recipe for numbers and categories in one table is in the documentation, "
+    "'Tables'), or pass these columns as a party of their own with the kernel 'overlap', to which every column is a "
+    "category, numbers too"
 )
 MOST_WHOLE = 2**53  # every whole number up to it is a float64
 CONVERTED = 2**16  # rows of a mapped array that are turned into double precision together
@@ -152,7 +153,7 @@ def check_table(
             if columns_are == "categories":
                 table = coded(table)
             else:
-                _check_told_apart(table)
+                _check_quantities(table)
                 table = _in_double_precision(table, memory)
             return check_array(table, dtype=np.float64, ensure_min_samples=1)
     except InputError as error:
@@ -189,10 +190,7 @@ def _explained(table: Any, error: Exception) -> str:
             "sklearn.impute.SimpleImputer().set_output(transform='pandas'), which keeps names and index, or use the "
             "dkpca command, which fills in column means and says how many"
         )
-    if "could not convert string" not in str(error):
-        return str(error)
-    texts = [name for name, own in columns if any(isinstance(value, str) for value in own.tolist())]
-    return f"{counted(len(texts), 'column')} of text: {_some(texts)}; {TEXT_ADVICE}"
+    return str(error)
 
 
 def _n_missing(column: Any) -> int:
@@ -205,9 +203,18 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-def _check_told_apart(table: Any) -> None:
-    """Refuse whole numbers so large that double precision takes different ones for the same."""
-    for name, values in columns_of(table):
+def _check_quantities(table: Any) -> None:
+    """Refuse text, categoricals, and whole numbers that double precision takes for the same as others."""
+    columns = columns_of(table)
+    kinds = map(str, table.dtypes) if columns and hasattr(table, "dtypes") else [""] * len(columns)
+    texts = [
+        name
+        for (name, values), kind in zip(columns, kinds, strict=True)
+        if kind == "category" or (values.dtype.kind in "OSU" and any(isinstance(v, str | bytes) for v in values))
+    ]
+    if texts:
+        raise ValueError(f"{counted(len(texts), 'column')} of text or categories: {_some(texts)}; {TEXT_ADVICE}")
+    for name, values in columns:
         kind = values.dtype.kind
         few = [values.min(), values.max()] if kind in "iu" and len(values) else values.tolist() if kind == "O" else []
         if beyond_doubles(few):
@@ -253,8 +260,24 @@ def check_room(source: object, needed: int) -> None:
         )
 
 
+def check_is_table(whose: str, table: Any) -> None:
+    """Refuse what has no rows and columns of numbers here, with what to pass instead."""
+    advice = ""
+    if hasattr(table, "collect"):
+        advice = "it is a lazy table; pass table.collect()"
+    elif table is None or isinstance(table, str | Path) or (isinstance(table, list | tuple) and not table):
+        advice = f"it is {table!r}; pass an array or a DataFrame, or a path by party, such as {{'bank': 'bank.csv'}}"
+    elif tuple(getattr(table, "shape", ()))[1:] == (0,) and hasattr(table, "columns"):
+        advice = "it has no columns"
+    elif hasattr(table, "iloc") and table.ndim == 2 and any(str(kind).startswith("Sparse") for kind in table.dtypes):
+        advice = "it has columns of pandas' sparse type; pass table.sparse.to_dense()"
+    if advice:
+        raise InputError(f"{whose}: this table cannot be used: {advice}")
+
+
 def without_zeros_left_out(name: str, table: Any, *, taken: bool) -> Any:
     """Return a sparse table with its zeros, if the kernel takes one and memory allows it; any other as it is."""
+    check_is_table(f"party {name!r}", table)
     if not scipy.sparse.issparse(table):
         return table
     if not taken:
@@ -323,11 +346,12 @@ def column_groups(parties: Any, n_features: int, names: Any) -> dict[str, list[i
         return {f"party{j}": block.tolist() for j, block in enumerate(blocks)}
     if not isinstance(parties, Mapping):
         parties = {f"party{j}": group for j, group in enumerate(parties)}
-    texts = [group for group in parties.values() if isinstance(group, str)]
-    if texts:
+    odd = [group for group in parties.values() if isinstance(group, str) or not isinstance(group, Iterable)]
+    if odd:
+        example = "range(3)" if isinstance(odd[0], slice) else [odd[0]]
         raise InputError(
-            f"parties names {texts[0]!r} instead of a list of columns; write a list, such as [{texts[0]!r}], with "
-            "the names or positions of its columns"
+            f"parties names {odd[0]!r} instead of a list of columns; write a list, such as {example}, with the "
+            "names or positions of its columns"
         )
     groups = {
         check_party_name(name): [_position(c, n_features, names) for c in group] for name, group in parties.items()
@@ -355,6 +379,7 @@ def _position(column: Any, n_features: int, names: Iterable[str] | None) -> int:
 
 def one_table(X: Any, *, least: int) -> Any:
     """Return a table of rows and columns that can be cut; what is in it is checked later, party by party."""
+    check_is_table("X", X)
     if scipy.sparse.issparse(X):
         return X.tocsr()
     if array_api_compat.is_torch_array(X):
@@ -598,10 +623,12 @@ def like_fit(name: str, table: Any, columns: tuple[str, ...] | None) -> Any:
     if columns is None or given is None or given == columns:
         return table
     if len(set(given)) < len(given) or set(given) != set(columns):
-        strange, absent = sorted(set(given) - set(columns)), sorted(set(columns) - set(given))
+        twice = [column for column, count in Counter(given).items() if count > 1]
+        sets = {"new": set(given) - set(columns), "missing": set(columns) - set(given), "there twice": twice}
+        found = ", ".join(f"{sorted(own)[:5]} are {what}" for what, own in sets.items() if own)
         raise InputError(
-            f"party {name!r}: its columns differ from those of the fit: {strange[:5]} are new, {absent[:5]} are "
-            "missing; name them as in the fit, or pass arrays with the columns of the fit in their order"
+            f"party {name!r}: its columns differ from those of the fit: {found}; name them as in the fit, or "
+            "pass arrays with the columns of the fit in their order"
         )
     own = dict(zip(given, table.columns, strict=True))
     return table[[own[column] for column in columns]]
