@@ -89,6 +89,20 @@ def test_lacking_samples_are_refused_unless_asked_for(tables):
         estimator().fit(tables)
 
 
+def test_lacking_is_not_advised_where_no_label_is_common(whole):
+    numbered = {name: table.set_axis(range(T)) for name, table in whole.items()}
+    numbered["bank"] = numbered["bank"].set_axis(map(str, range(T)))
+    with pytest.raises(InputError, match=r"types int and str\); give both the same kind of label \(table.index.ast"):
+        estimator().fit(numbered)
+    with pytest.raises(InputError, match="fewer than 10; check that all parties use the same kind of label$"):
+        estimator(lacking="drop").fit(numbered)
+
+
+def test_dropping_under_protection_advises_nothing_that_is_refused(tables):
+    with pytest.warns(DataWarning, match=r"; another value of lacking \(--lacking\) keeps the other"):
+        estimator(lacking="drop", protect="sums", rank="auto").fit(tables)
+
+
 @pytest.mark.parametrize("mode", ["mean", "complete", "drop"])
 def test_with_nothing_lacking_the_answer_is_bit_equal(whole, mode):
     shuffled = {name: table.sample(frac=1, random_state=1) for name, table in whole.items()}

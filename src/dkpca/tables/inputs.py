@@ -463,12 +463,13 @@ def matched(
     if len(common) < least:
         raise InputError(
             f"{len(common)} of {len(union):,} samples are common to all parties ({counts}), fewer than "
-            f"{least}; check that all parties use the same kind of label, or use lacking='complete'"
+            f"{least}; check that all parties use the same kind of label"
+            + (", or use lacking='complete'" if common else "")
         )
     kept = [label for label in labels[first] if label in common]
     note = (
-        f"using the {counted(len(kept), 'sample')} that all tables have ({counts}); lacking='complete' "
-        f"(--lacking complete) keeps the other {len(union) - len(kept):,}"
+        f"using the {counted(len(kept), 'sample')} that all tables have ({counts}); another "
+        f"value of lacking (--lacking) keeps the other {len(union) - len(kept):,}"
     )
     return PartyTables(_reordered(tables, labels, kept, matrices), kept, labels[first], [note])
 
@@ -592,10 +593,11 @@ def _check_same_samples(first: str, ours: Labels, name: str, theirs: Labels) -> 
         return
     kinds = sorted({type(own[0]).__name__ for own in (ours, theirs) if own})
     hint = f" (labels of types {' and '.join(kinds)})" if len(kinds) > 1 else ""
+    keep = "keep the common ones with lacking='drop', complete the others with lacking='complete'"
     raise InputError(
         f"parties {first!r} and {name!r} have different samples: {len(ours)} and {len(theirs)}, {common} in common "
-        f"by their labels{hint}; keep the common ones with lacking='drop', complete the others with "
-        "lacking='complete', or, if rows match by position, pass arrays (table.to_numpy())"
+        f"by their labels{hint}; {keep if common else 'give both the same kind of label (table.index.astype(str))'}, "
+        "or, if rows match by position, pass arrays (table.to_numpy())"
     )
 
 
