@@ -103,8 +103,7 @@ class Truth:
     values: Matrix  # (n_samples, n_columns and the indicators)
     lengths: Matrix  # (n_columns,) that they had, up to one factor for all
     column: Matrix  # of the table, for each number
-    n_values: Matrix  # (n_columns,) that a column may have
-    n_other: Matrix  # (n_columns,) samples whose value is not the most frequent one
+    table: Matrix  # as it is, each column up to a factor
 
     @property
     def n_columns(self) -> int:
@@ -119,9 +118,7 @@ class Truth:
         size = np.abs(table).max(axis=0)
         size = np.where(size > 0, size, 1.0)
         numbers = table / size  # first, since squares may overflow
-        n_values = np.array([_n_values(each) for each in numbers.T])
-        n_other = len(table) - np.array([np.unique(each, return_counts=True)[1].max() for each in numbers.T])
-        numbers = numbers - numbers.mean(axis=0)
+        scaled, numbers = numbers, numbers - numbers.mean(axis=0)
         lengths = np.linalg.norm(numbers, axis=0)
         constant = lengths < 1e-12
         numbers, lengths = np.where(constant, 0.0, numbers), np.where(constant, 1.0, lengths)
@@ -130,7 +127,7 @@ class Truth:
             each = [(table[:, j, None] == np.unique(table[:, j])).astype(float) for j in column]
             values += [part - part.mean(axis=0) for part in each]
             column = np.concatenate([column, np.repeat(column, [part.shape[1] for part in each])])
-        return cls(np.hstack(values), lengths * (size / size.max()), column, n_values, n_other)
+        return cls(np.hstack(values), lengths * (size / size.max()), column, scaled)
 
     def score(self, guess: Matrix, known: Matrix) -> Matrix:
         """R squared by column on the rows that were not known: as numbers or as categories, whichever is more.
@@ -221,7 +218,8 @@ def by_shape(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | None
 
     As many are named as there are.
     """
-    T, few, scores = len(truth.values), truth.n_other, np.zeros((len(draws), truth.n_columns))
+    T, scores = len(truth.values), np.zeros((len(draws), truth.n_columns))
+    few = T - np.array([np.unique(each, return_counts=True)[1].max() for each in truth.table.T])
     rare = np.flatnonzero((few > 0) & (few < RARE * T))
     if not len(rare):
         return None
@@ -256,17 +254,17 @@ def by_decoding(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
 
     It is not run, but known to succeed or not: by the digits of what was sent, and by those of a row.
     """
-    Q, scores = scipy.linalg.orth(truth.values[:, : truth.n_columns]), np.zeros((len(draws), truth.n_columns))
-    width = len(draws[0]) - 1 - Q.shape[1]  # so many mixtures of columns are known from the known rows
-    if width < 1 or not Q.shape[1]:
+    scores, varying = np.zeros((len(draws), truth.n_columns)), np.ptp(truth.table, axis=0) > 0
+    width = len(draws[0]) - 1 - varying.sum()  # so many mixtures of columns are known from the known rows
+    if width < 1 or not varying.any():
         return scores
     # Mixtures of leading directions of the message that are mixtures of columns, but for a small rest: the sines of
     # the angles between the two spaces. A mixture tells as many bits of a row as its rest leaves.
-    D = in_equal_lengths(seen.factor[:, :width])
+    Q, D = scipy.linalg.orth(truth.values[:, : truth.n_columns]), in_equal_lengths(seen.factor[:, :width])
     sines = np.linalg.svd(D - Q @ (Q.T @ D), compute_uv=False)
     told = -np.log2(np.maximum(sines[sines < NEARLY_EXACT], np.finfo(float).eps))
-    of_a_row = np.minimum(np.log2(truth.n_values), told.max(initial=0.0)).sum()
-    return np.asarray(scores + (truth.n_values > 1) * (0.0 < of_a_row <= told.sum()))
+    of_a_row = sum(min(np.log2(_n_values(each)), told.max(initial=0.0)) for each in truth.table.T)
+    return np.asarray(scores + varying * (0.0 < of_a_row <= told.sum()))
 
 
 ATTACKS: dict[str, Attack] = {
