@@ -358,7 +358,7 @@ def _worst(case: Case, *others: str) -> tuple[dict[str, float], tuple[Leaving, .
             here = dict(zip(table.columns, found_now.columns, strict=True))
         if any(each.what.startswith(UNMEASURED) for each in now):  # however few rows the limits take for known
             here = dict.fromkeys(table.columns, 1.0)
-        most_pairs = max(most_pairs, *(each.rank for each in now))
+        most_pairs = max([most_pairs, *(each.rank for each in now)])
         if not leaving or max(here.values()) > max(found.values()):
             leaving = now
         found = {column: max(value, found.get(column, 0.0)) for column, value in here.items()}

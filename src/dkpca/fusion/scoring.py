@@ -129,8 +129,8 @@ def project_exact(model: FusedModel, partials: Iterable[Partials]) -> Array:
     if any(kernel != model.kernel for kernel in model.kernels.values()) or set(model.weights.values()) != {1.0}:
         raise FusionError("the exact projection needs one kernel of the joined table; use projection='extend'")
     # The paper's way: partial distances (or inner products) add up to those of the joined table, the kernel is
-    # applied to the sum, and the extension centers and projects. Another law than the
-    # kernel's own combines the parties' kernels.
+    # applied to the sum, and the extension centers and projects. A law that is not the kernel's own combines the
+    # kernels of the parties instead.
     parts = [by_party[name].partial.decode(model.dtype) for name in model.summaries]
     kernel, law = model.kernel, model.law
     K = kernel.finish(sum(parts)) if law == kernel.law else law.recombine(kernel.finish(part) for part in parts)

@@ -38,10 +38,10 @@ MOST_COMPONENTS = 500  # looked for by ICA, among ...
 MOST_SAMPLES = 10_000  # ... so many samples
 MOST_NUMBERS = 2**23  # of these
 RARE = 0.1  # of the samples: known rows hardly tell about a column that fewer have
-FARTHEST = 50  # one of so many samples counts as far out
+FARTHEST = 50  # one sample in so many is far out
 STEPS = 20  # of ICA from the truth: what many samples do not hold there is lost in few
 ON_GRID = 1e-9  # of a column's range, by which numbers of a grid may be off it
-NEARLY_EXACT = 0.01  # of its length, by which a direction of a message may miss a mixture of columns to tell digits
+NEARLY_EXACT = 0.01  # a direction of a message that is a mixture of columns but for this share tells bits of a row
 ROUNDING = 1e-13  # directions shorter than this share of the longest are no part of what was sent
 WILD = 1e100  # a guess of a number of size 1 beyond this is as wrong as any
 
@@ -214,9 +214,9 @@ def by_independence(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix
 
 
 def by_shape(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | None:
-    """Columns that few samples have stand out without any known row: the samples farthest out are said to have them.
+    """Naming who has what few samples have: these stand out, even if no known row is among them.
 
-    As many are named as there are.
+    The attacker knows how many they are, and names as many of those farthest out.
     """
     T, scores = len(truth.values), np.zeros((len(draws), truth.n_columns))
     few = T - np.array([np.unique(each, return_counts=True)[1].max() for each in truth.table.T])
@@ -250,12 +250,12 @@ def by_lengths(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | No
 
 
 def by_decoding(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
-    """Trying all rows that there can be: where a message tells more digits than a row has, one row fits.
+    """Trying all possible rows: if a message tells more bits than a row has, only one of them fits.
 
-    It is not run, but known to succeed or not: by the digits of what was sent, and by those of a row.
+    The search is not run. Whether it would succeed follows from the bits that were sent, and those of a row.
     """
     scores, varying = np.zeros((len(draws), truth.n_columns)), np.ptp(truth.table, axis=0) > 0
-    width = len(draws[0]) - 1 - varying.sum()  # so many mixtures of columns are known from the known rows
+    width = len(draws[0]) - 1 - varying.sum()  # of the directions whose mixtures the known rows still determine
     if width < 1 or not varying.any():
         return scores
     # Mixtures of leading directions of the message that are mixtures of columns, but for a small rest: the sines of
