@@ -35,6 +35,19 @@ def test_help_loads_neither_polars_nor_numpy_nor_any_command():
     assert "summarize" in ran.stdout
 
 
+@pytest.mark.parametrize("last", ["--help", "--json"])
+def test_a_party_waits_neither_for_scikit_learn_nor_for_pandas(office, last):
+    code = (
+        "import sys\n"
+        f"sys.argv = ['dkpca', *{list(map(str, SUMMARIZE))}, '{last}']\n"
+        "from dkpca.cli import run\n"
+        "run()\n"
+        "print(sorted({'sklearn', 'pandas', 'scipy.stats'} & set(sys.modules)))\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=office.path, capture_output=True, text=True, check=True)
+    assert ran.stdout.endswith("[]\n")
+
+
 def test_every_command_is_listed_with_its_first_line_under_its_heading():
     for name, listed in LazyGroup(name="dkpca").commands.items():
         command = catalog.load(name)

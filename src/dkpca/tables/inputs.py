@@ -24,7 +24,6 @@ from typing import Any
 import array_api_compat
 import numpy as np
 import scipy.sparse
-from sklearn.utils.validation import check_array
 
 from dkpca.errors import DataWarning, InputError, StorageError
 from dkpca.linalg.arrays import Array, MemoryLimit, device, dtype_name, free_memory, namespace, tall
@@ -144,6 +143,8 @@ def check_table(
 
     Categories may be text, and may be missing.
     """
+    from sklearn.utils.validation import check_array  # two seconds to load, and no table of a file needs it
+
     if columns_are != "samples":
         check_features(name, table, ids=False)
     try:
@@ -379,6 +380,8 @@ def _position(column: Any, n_features: int, names: Iterable[str] | None) -> int:
 
 def one_table(X: Any, *, least: int) -> Any:
     """Return a table of rows and columns that can be cut; what is in it is checked later, party by party."""
+    from sklearn.utils.validation import check_array  # as in `check_table`
+
     check_is_table("X", X)
     if scipy.sparse.issparse(X):
         return X.tocsr()

@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from sklearn.impute import SimpleImputer
-from sklearn.preprocessing import StandardScaler
 
 from dkpca.errors import InputError, StorageError
 from dkpca.linalg.arrays import MemoryLimit, tall
@@ -168,10 +166,10 @@ def _means_and_deviations(X: Matrix, low: Any, high: Any) -> tuple[Any, Any]:
     sizes = np.where(widths > 0.0, widths, 1.0)
     for start in range(0, X.shape[1], TOGETHER):
         part = slice(start, start + TOGETHER)
-        imputer = SimpleImputer()
-        scaler = StandardScaler().fit(imputer.fit_transform((X[:, part] / 2 - low[part] / 2) / sizes[part]))
-        means[part] = 2 * (low[part] / 2 + imputer.statistics_ * sizes[part])
-        deviations[part] = 2 * (np.sqrt(scaler.var_) * sizes[part])
+        away = (X[:, part] / 2 - low[part] / 2) / sizes[part]
+        center = np.nanmean(away, axis=0)
+        means[part] = 2 * (low[part] / 2 + center * sizes[part])
+        deviations[part] = 2 * (np.sqrt(np.mean(np.nan_to_num(away - center) ** 2, axis=0)) * sizes[part])
     return means, deviations
 
 
