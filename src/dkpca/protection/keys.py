@@ -4,8 +4,8 @@ A share of the group key is the same for all parties; a pair seed is for two of 
 party can compute the group key, and nobody but the two of a pair its key.
 """
 
-import hmac
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,23 +14,20 @@ from dkpca.errors import InputError
 from dkpca.messages import SEED_BYTES, Seed
 
 GROUP, PAIR, OWN = b"dkpca group key 2\0", b"dkpca pair key 2\0", b"dkpca party 2\0"
-HASH = "sha256"
 Numbers = np.ndarray[Any, Any]
 
 
-def hkdf(secret: bytes, info: bytes, length: int = 32) -> bytes:
-    """HKDF of RFC 5869 with SHA-256 and no salt."""
-    # Extract, then expand: T(i) = HMAC(key, T(i - 1) | info | i).
-    key, blocks, block = hmac.digest(b"\0" * 32, secret, HASH), b"", b""
-    for number in range(1, -(-length // 32) + 1):
-        block = hmac.digest(key, block + info + bytes([number]), HASH)
-        blocks += block
-    return blocks[:length]
+def hkdf(secret: bytes, info: bytes) -> bytes:
+    """Derive 32 bytes by HKDF with SHA-256 and no salt (RFC 5869)."""
+    with _from_extra():
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+    return HKDF(SHA256(), SEED_BYTES, None, info).derive(secret)
 
 
 def own(secret: bytes, run: str, purpose: str) -> bytes:
     """What a party draws from its own secret, for one purpose in one run."""
-    return hkdf(secret, OWN + f"{run}\0{purpose}".encode(), SEED_BYTES)
+    return hkdf(secret, OWN + f"{run}\0{purpose}".encode())
 
 
 def seeds_for(secret: bytes, run: str, party: str, roster: Sequence[str]) -> dict[str, Seed]:
@@ -59,17 +56,24 @@ def pair_key(secret: bytes, run: str, party: str, roster: Sequence[str], seed: S
 
 def stream(key: bytes, n_bytes: int) -> bytes:
     """ChaCha20 under a key that is used for this alone, hence without a nonce."""
-    try:
+    with _from_extra():
         from cryptography.hazmat.primitives.ciphers import Cipher
         from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
-    except ModuleNotFoundError as error:
-        raise InputError("protect= needs cryptography; install it with: pip install 'dkpca[protect]'") from error
     return Cipher(ChaCha20(key, b"\0" * 16), mode=None).encryptor().update(b"\0" * n_bytes)
 
 
 def uniform(key: bytes, count: int) -> Numbers:
     """Uniform whole numbers of 64 bits."""
     return np.frombuffer(stream(key, 8 * count), dtype="<u8")
+
+
+@contextmanager
+def _from_extra() -> Iterator[None]:
+    """Say how to install cryptography where it is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise InputError("protect= needs cryptography; install it with: pip install 'dkpca[protect]'") from error
 
 
 def _context(run: str, names: Sequence[str]) -> bytes:
