@@ -269,7 +269,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if _on_cluster(X):
             return self._fit_on_cluster(X, y, settings, compute, covariates, sample_ids)
         given = self._given(X, settings, sample_ids)
-        warn(given.moved)
+        warn(given.notes)
         inputs.check_outcome(y, given.ids, given.first)
         known = self._learned(inputs.rows_of_samples(covariates, given.ids, given.first), y)
         model, states, shield = in_process.fit(given.tables, settings, compute, places=given.places, covariates=known)
@@ -766,7 +766,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         tables = self._by_party(X, fitted=True)
         self._check_states(list(tables))
         given = inputs.for_new_samples(tables, self._states, sample_ids, self.lacking)
-        warn(given.moved)
+        warn(given.notes)
         return given
 
     def _by_party(self, X: AnyTables, *, fitted: bool) -> Mapping[str, Any]:

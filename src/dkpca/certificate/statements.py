@@ -270,13 +270,13 @@ class Certificate:
 
     def verdict(self) -> str:
         """Return one sentence for everybody: whether the components can be used."""
+        if not any(self.eigenvalues):
+            return f"{self.color.capitalize()}: all eigenvalues are zero; there is no variance to capture."
         how = "estimated by an audit" if self.audit is not None else "estimated"
         if self.completed is not None:
             worst = min(self.completed.held_out.values(), default=None)
             how += ", for the table with replaced rows"
             how += "" if worst is None else f", whose held-out R² is {worst:.2f} or more"
-        if not any(self.eigenvalues):
-            return f"{self.color.capitalize()}: all eigenvalues are zero; there is no variance to capture."
         digits = good_digits(self.error_estimate)
         exact = (
             f"the subspace of the components is correct to {counted(digits, 'digit')}"

@@ -157,5 +157,4 @@ def matched_samples(
         notes.insert(
             0, f"{len(names):,} samples, of which {n_common:,} are in all tables ({counts}); {what} for others"
         )
-    moved = given.moved if lacking else [note.partition(";")[0] for note in given.moved]  # `tune` has no --lacking
-    return given, names, [*moved, *notes]
+    return given, names, [*(given.notes if lacking else given.moved), *notes]  # `tune` has no --lacking

@@ -207,7 +207,7 @@ class _Trial:
         notes: list[str] = []
         if given is not None and model.lacking is not None:
             found = matched(given, lacking="drop")
-            given, notes = found.tables, [note.partition(";")[0] for note in found.moved]
+            given, notes = found.tables, found.moved
             y = rows_of_samples(y, found.ids, found.first, "values of y")
         tables = X if given is None else Tables(given)
         n_given = tables.shape[0]

@@ -413,8 +413,14 @@ class PartyTables:
     ids: Labels | None  # labels of the samples, in order; None: there are none, rows match by position
     first: Labels | None  # labels of the first table that has some, in its own order
     moved: list[str] = field(default_factory=list)  # sentences about rows put into another order, or dropped
+    advice: str = ""  # how rows that were dropped can be kept
     places: dict[str, list[int]] | None = None  # of each party's rows among the samples; None: all have all
     columns: dict[str, tuple[str, ...] | None] = field(default_factory=dict)  # their names, by party
+
+    @property
+    def notes(self) -> list[str]:
+        """What was done with rows, and what else could be."""
+        return [f"{note}; {self.advice}" if self.advice else note for note in self.moved]
 
 
 def matched(
@@ -470,11 +476,9 @@ def matched(
             + (", or use lacking='complete'" if common else "")
         )
     kept = [label for label in labels[first] if label in common]
-    note = (
-        f"using the {counted(len(kept), 'sample')} that all tables have ({counts}); another "
-        f"value of lacking (--lacking) keeps the other {len(union) - len(kept):,}"
-    )
-    return PartyTables(_reordered(tables, labels, kept, matrices), kept, labels[first], [note])
+    note = f"using the {counted(len(kept), 'sample')} that all tables have ({counts})"
+    advice = f"another value of lacking (--lacking) keeps the other {len(union) - len(kept):,}"
+    return PartyTables(_reordered(tables, labels, kept, matrices), kept, labels[first], [note], advice)
 
 
 def _reordered(
@@ -667,7 +671,7 @@ class Tables(Mapping[str, Any]):
         found = matched(given)
         self._tables, self.sample_ids = found.tables, found.ids
         _check_same_length(self._tables)
-        for sentence in found.moved:
+        for sentence in found.notes:
             warnings.warn(sentence, DataWarning, stacklevel=2)
 
     @property
