@@ -4,9 +4,11 @@ Where the steps of the paper are:
 
 - a party's kernel matrix and its leading eigenpairs: `party.summaries.summarize`; `linalg.leading` chooses a solver,
   of which `linalg.dense` is the plain one
-- its rank: `party.candidates.choose_rank` asks a rule of `rank`; the paper's is `rank.Adaptive`
+- its rank: `party.candidates.choose_rank` asks a rule of `rank`; the paper's is `rank.Adaptive`. Candidates are
+  rounded for the wire there, by `linalg.precision`; the one that is chosen is the message, `messages.Summary`
 - the center multiplies or adds, centers, takes eigenvectors: `fusion.fused_model.fuse`; entries of the fused matrix
-  come from `kernels.grams.FusedGram` (multiplied in `kernels.laws.Product`), centering is `linalg.gram.Centered`
+  come from `kernels.grams.FusedGram` (multiplied in `kernels.laws.Product`), centering is `linalg.gram.Centered`.
+  Under the sum law the factors are joined instead (`kernels.laws.Sum.merge`), and an SVD of them gives the same
 - a new sample gets its row: `party.summaries.extend` (`exact` for the paper's own way); and its scores:
   `fusion.scoring.place`
 

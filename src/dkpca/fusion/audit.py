@@ -14,10 +14,11 @@ import numpy as np
 
 from dkpca.certificate import Audit
 from dkpca.certificate.estimate import Matrix, change, spectrum_at, turned
-from dkpca.certificate.proof import PartyError
+from dkpca.certificate.proof import PartyError, parts_of
 from dkpca.errors import FusionError, InputError
-from dkpca.fusion.fused_model import FusedModel, basis_of, gram_of
+from dkpca.fusion.fused_model import FusedModel, basis_of
 from dkpca.fusion.plausibility import audited_rows
+from dkpca.kernels.grams import FusedGram
 from dkpca.linalg.arrays import Array, device, growth, namespace, to_numpy, transposed, unit
 from dkpca.linalg.precision import as_received, rows_of
 from dkpca.linalg.rows import in_order, strips
@@ -132,7 +133,7 @@ def _sums(
     those of its factor, over its largest entry.
     """
     V, weights = model.eigenvectors, [model.weights[name] for name in model.summaries]
-    xp, fused = namespace(V), gram_of(model.law, errors)
+    xp, fused = namespace(V), FusedGram(model.law, parts_of(errors, model.law))
     # In one order of memory, whatever the solver or a file left them in: the same digits after `load`.
     VU = transposed(V if model.nearby is None else xp.concat([V, model.nearby.vectors], axis=1))
     mean = xp.mean(V, axis=0, keepdims=True) if model.centered else xp.zeros_like(V[:1, :])
@@ -274,7 +275,8 @@ def _drawn(
 ) -> Draws:
     """Draw samples in proportion to what may be missing in their diagonal entries, or all with the same chance."""
     # diag(K) - diag(L): what may be missing of each sample, and in proportion to it how likely it is drawn.
-    gap = model.law.diagonal([e.diagonal for e in errors]) - gram_of(model.law, errors).diagonal()
+    fused = FusedGram(model.law, parts_of(errors, model.law))
+    gap = model.law.diagonal([e.diagonal for e in errors]) - fused.diagonal()
     missing = np.clip(to_numpy(gap).astype(float), 0.0, None) + model.certificate.kernel_error_below
     missing = missing + 1e-12 * max(float(missing.max()), 1e-300)
     if uniform:

@@ -221,9 +221,10 @@ def fuse(
     factors = {name: _factor(summary, dtype) for name, summary in accepted.items()}
     weighted = party_weights(weights, factors, combined.law, centered=next(iter(accepted.values())).turned)
     errors = [PartyError.of(s, factors[name], weighted[name], bounds.get(name)) for name, s in accepted.items()]
-    fused_gram = gram_of(combined.law, errors, memory)
+    fused_gram = FusedGram(combined.law, parts_of(errors, combined.law), memory=memory)
 
     # Center with H = I - 11'/n, project out covariates if there are any, and find the leading eigenpairs of H K H.
+    # Of joined factors F, `Centered` centers the columns: H F is a factor of H K H.
     Q = basis_of(covariates, fused_gram.n, fused_gram.home)
     gram = Centered(fused_gram, Q, mean=center) if center or Q is not None else fused_gram
     pairs = leading(
@@ -307,11 +308,6 @@ def _factor(summary: Summary, dtype: str) -> Factor:
     # A R with A'A = R diag(lambda) R': columns are orthogonal again, the longest first, and A A' does not change.
     A = whole(A)
     return A @ namespace(A).flip(namespace(A).linalg.eigh(A.T @ A)[1], axis=1)
-
-
-def gram_of(law: Law, errors: Sequence[PartyError], memory: MemoryLimit | None = None) -> FusedGram:
-    """What the law makes of the parties' weighted factors."""
-    return FusedGram(law, parts_of(errors, law), memory=memory)
 
 
 def row_means(model: FusedModel) -> tuple[Array, float] | None:

@@ -171,7 +171,7 @@ class Candidates:
         pairs = self._at_least(rank)
         # A = V sqrt(lambda) of the chosen rank, rounded as it travels, and what that leaves out of the trace.
         pairs = pairs.head(max(1, min(rank, pairs.numerical_rank())))
-        if self.turn is None:  # made where it is looked at: it is as large as the eigenvectors
+        if self.turn is None:  # V as it is; sqrt(lambda) is multiplied in where rows are looked at
             roots = namespace(pairs.values).sqrt(pairs.values)
             factor: Factor = Tall(Rounded(pairs.vectors), dtype_name(pairs.vectors), roots)
         else:

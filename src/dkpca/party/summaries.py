@@ -134,9 +134,10 @@ def summarize(
                 device=device,
             )
             _check_coarsest(candidates, limits)
+            # A candidate has the factor A = V sqrt(lambda), so that K ~ A A', rounded for the wire already.
             chosen, decided = choose_rank(candidates, rank)
 
-        # The factor A = V sqrt(lambda), so that K ~ A A', rounded for the wire: the one message of the protocol.
+        # The one message of the protocol: that factor, and bounds on what was left out and rounded.
         summary = chosen.summary
         check_not_vanished(gram.trace(), X, party)
         check_not_lost(chosen.exact, summary.factor, party)
