@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dkpca import wire
 from dkpca.errors import FusionError, ProtectionError
 from dkpca.exchange import founding, replay
-from dkpca.exchange.member import OtherQuestionError, WaitingError
+from dkpca.exchange.member import OtherQuestionError, RefusedError, WaitingError
 from dkpca.exchange.protocols import Ask
 from dkpca.messages import Summary
 from dkpca.party import questions as q
@@ -118,3 +119,66 @@ def test_the_folder_has_one_file_for_each_step_of_a_member(finished):
     told = ["matched", "go", "sums-1", "result"]
     expected = 4 * ["member.toml", "signature-1"] + ["plan-1.toml"] + 3 * steps + told
     assert sorted(files) == sorted(expected)
+
+
+def told_what_was_told(consortium):
+    """Files in which a center keeps what it told each party about its own samples."""
+    return sorted((consortium.root / "center/studies").glob("*/asked/matched.*"))
+
+
+def test_a_center_cut_short_among_the_things_it_tells_goes_on(tmp_path):
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    one = Consortium(tmp_path / "one", tables(30, shared=False), MODES["open"], samples=10).join(**ANYTHING).sign()
+    for name in (*one.names, *one.names):
+        with pytest.raises(WaitingError):
+            one.run(name)
+    other = one.copy(tmp_path / "other")
+    with pytest.raises(WaitingError):
+        one.run("center")
+    first, *others = told_what_was_told(one)
+    assert len(others) == 2  # one for each party
+    cut_short = other.root / first.relative_to(one.root)
+    cut_short.parent.mkdir(exist_ok=True)
+    cut_short.write_bytes(first.read_bytes())
+    for each in (one, other):
+        each.finish()
+    for mine, theirs in zip(one.embedding("airline"), other.embedding("airline"), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_a_refusal_stays_whatever_the_folder_and_the_limits_say_later(tmp_path):
+    consortium = Consortium(tmp_path, tables(30), MODES["open"], samples=10, align="position")
+    consortium.join(**ANYTHING).sign()
+    limits, refusal = tmp_path / "airline/limits.toml", tmp_path / "shared/airline/refusal"
+    allowed = limits.read_text()
+    limits.write_text(allowed.replace("samples = 2", "samples = 31"))
+    with pytest.raises(RefusedError, match="airline refused at step 'shape': too few samples"):
+        consortium.run("airline")
+    with pytest.raises(RefusedError):
+        consortium.run("weather")
+    limits.write_text(allowed)
+    for _ in range(2):  # hidden by the folder's host
+        said = refusal.read_bytes()
+        refusal.unlink()
+        with pytest.raises(RefusedError, match="airline refused at step 'shape'"):
+            consortium.run("weather")
+        with pytest.raises(RefusedError, match="airline refused at step 'shape'"):
+            consortium.run("airline")
+        assert refusal.read_bytes() == said
+        assert not (tmp_path / "shared/airline/shape").exists()
+
+
+def test_a_list_without_the_own_summary_is_called_the_centers_question_and_no_constant_share(tmp_path, monkeypatch):
+    consortium = Consortium(tmp_path, tables(30), MODES["open"] | {"audit": 5}, samples=10, align="position")
+    consortium.join(**ANYTHING).sign()
+    for name in (*consortium.names, "center", *consortium.names, *consortium.names):
+        with pytest.raises(WaitingError):
+            consortium.run(name)
+    with monkeypatch.context() as hostile:
+        hostile.setattr(wire, "fingerprint", lambda message: "0" * 64)
+        with pytest.raises(WaitingError):
+            consortium.run("center")
+    with pytest.raises(RefusedError) as refused:
+        consortium.run("airline")
+    assert (refused.value.step, refused.value.reason) == ("received", "question")

@@ -123,7 +123,7 @@ class Membership:
         if self.sent(step, question) is None:
             if self.has(self.name, step):
                 raise ProtectionError(
-                    f"{self.folder.url}/{self.name}/{step}: this member's own folder has no record of this file: "
+                    f"{self._place(self.name, step)}: this member's own folder has no record of this file: "
                     "it was restored from an older copy, or is used twice, or someone else wrote the file; a step is "
                     "answered only once"
                 )
@@ -161,8 +161,8 @@ class Membership:
             start = min(part.offset for part in header.parts.values())
             if found is None or found[1] > path.stat().st_size or found[0].read(start) != ours.read(start):
                 raise ProtectionError(
-                    f"{self.folder.url}/{where}: another file has replaced the one that this member wrote; ask the "
-                    "folder's host to remove it"
+                    f"{self._place(self.name, step)}: another file has replaced the one that this member wrote; "
+                    "ask the folder's host to remove it"
                 )
 
     def receive(
@@ -209,10 +209,15 @@ class Membership:
             raise ProtectionError(f"{writer}: revealed a nonce that it had not committed to")
 
     def check_refusals(self) -> None:
-        """Raise if a member has refused."""
-        for name in filter(lambda name: self.has(name, REFUSAL), self.study.plan.members):
+        """Raise if a member has refused, whatever the folder shows of it by now; this one's own is sent again."""
+        for name in self.study.plan.members:
+            known = self._opened(name, REFUSAL, ALL).exists()
+            if known and name == self.name:
+                self._send_refusal()
+            if not known and not self.has(name, REFUSAL):
+                continue
             with contextlib.suppress(WaitingError):
-                kept = self.receive(name, REFUSAL, "all", at_most=MOST_REFUSAL, kind=REFUSAL)
+                kept = self.receive(name, REFUSAL, ALL, at_most=MOST_REFUSAL, kind=REFUSAL)
                 try:
                     found = json.loads(kept.read_bytes())
                     step, reason = str(found["step"]), str(found["reason"])
@@ -224,8 +229,13 @@ class Membership:
         """Tell all members that this one will not go on: signed, with a code; details are for its own eyes."""
         assert reason in REASONS
         body = json.dumps({"step": step, "reason": reason}).encode()
-        self.send(REFUSAL, [sealed.Part("all", sealed.ANYBODY, [body])], kind=REFUSAL)
+        memories.write(self._opened(self.name, REFUSAL, ALL), body)  # first: a crash does not undo a refusal
+        self._send_refusal()
         raise RefusedError(self.name, step, reason, detail)
+
+    def _send_refusal(self) -> None:
+        body = self._opened(self.name, REFUSAL, ALL).read_bytes()
+        self.send(REFUSAL, [sealed.Part(ALL, sealed.ANYBODY, [body])], kind=REFUSAL)
 
     def has(self, writer: str, step: str) -> bool:
         """Whether a member's file lay in the folder when this command first looked, whole or not."""
@@ -251,7 +261,11 @@ class Membership:
             raise WaitingError(step, writer) from None
         except (WireError, ProtectionError) as error:
             kind = OtherQuestionError if isinstance(error, OtherQuestionError) else ProtectionError
-            raise kind(f"{self.folder.url}/{writer}/{step}: {error}; it is ignored") from error
+            raise kind(f"{self._place(writer, step)}: {error}; it is ignored") from error
+
+    def _place(self, writer: str, step: str) -> str:
+        """Name of a step's file for people."""
+        return f"{self.folder.url}/{writer}/{named(self.study.number, step)}"
 
     def _opened(self, writer: str, step: str, part: str) -> Path:
         return self.memory.path / "opened" / f"{writer}.{step}.{part}"

@@ -34,7 +34,7 @@ from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.eigenpairs import signs_of
 from dkpca.messages import RaisedIds, Reveal, Scores, Seed, Told
 from dkpca.party import questions as q
-from dkpca.party.answers import OWN_LIST, Party
+from dkpca.party.answers import OWN_LIST, ConstantAddendError, Party
 from dkpca.party.limits import Limits
 from dkpca.settings import Fit
 from dkpca.store import runs, storage
@@ -130,14 +130,16 @@ def _tell(member: Membership, ask: Ask) -> None:
     plan, name = member.study.plan, file_of(ask.step)
     readers = plan.result_to if ask.step.endswith("result") else plan.parties
     kept = {party: member.memory.kept(f"asked/{name}.{party}") for party in (ALL, *plan.parties)}
-    if kept[ALL] is None and kept[plan.parties[0]] is None:
+    if kept[ALL] is None and None in [
+        kept[party] for party in plan.parties
+    ]:  # nothing yet, or cut short before `send`
         packed = {party: q.encode(question) for party, question in ask.questions.items()}
         one_for_all = len(set(packed.values())) == 1
         kept |= {ALL: packed[plan.parties[0]]} if one_for_all else packed
         for party, data in kept.items():
             if data is not None:
-                member.memory.keep_once(f"asked/{name}.{party}", data, f"what was told at step {ask.step!r}")
-    told = {party: kept[party] or kept[ALL] or b"" for party in plan.parties}
+                member.memory.replace(f"asked/{name}.{party}", data)
+    told = {party: kept[ALL] or kept[party] or b"" for party in plan.parties}
     ask.questions = {party: q.decode(data) for party, data in told.items()}
     to = tuple(party for party in plan.parties if party in readers)
     each = [Part(party, (party,), [told[party]]) for party in to]
@@ -350,7 +352,8 @@ class PartySide:
         try:
             yield
         except (InputError, PolicyError, ProtectionError) as error:
-            reason = "constant" if isinstance(error, ProtectionError) else "data"
+            told = "constant" if isinstance(error, ConstantAddendError) else "question"
+            reason = told if isinstance(error, ProtectionError) else "data"
             self.member.refuse(step, "ids" if isinstance(question, ALIGNS) else reason, str(error))
 
     def _neighbor(self, step: int) -> str:

@@ -26,6 +26,10 @@ OWN_LIST = -1  # hop under which a party keeps the list that it sent itself
 Opened = Callable[[str], Array]  # from what columns are ("quantities", "categories", "samples") to the numbers
 
 
+class ConstantAddendError(ProtectionError):
+    """What a party would add to a sum hardly varies, so that the sum would be that of the others."""
+
+
 @dataclass(frozen=True)
 class Union:
     """Where a party's samples are among all, where some parties lack some."""
@@ -375,7 +379,7 @@ def _check_addend(party: Party, what: Addends, compared: Compared, step: float) 
     if not np.isfinite(size):
         raise InputError(f"party {party.name!r}: the numbers to be added are not finite; scale the columns")
     if deviation <= max(CONSTANT * size, LEAST_STEPS * step):
-        raise ProtectionError(
+        raise ConstantAddendError(
             f"party {party.name!r}: its contribution is nearly the same for all samples, so the sum would reveal "
             "that of the others; scale or standardize the columns, or leave this party out"
         )
@@ -390,7 +394,7 @@ def _share(party: Party, batch: str, result: str, step: float) -> Any:
     shares = np.asarray(to_numpy(summaries.factor_rows(state, X) @ state.share))
     deviations = np.std(shares, axis=0) if len(shares) > 1 else np.abs(shares[0])  # of one, from the mean of the fit
     if not np.any(deviations > np.maximum(CONSTANT * np.asarray(state.share_deviations), LEAST_STEPS * step)):
-        raise ProtectionError(
+        raise ConstantAddendError(
             f"party {party.name!r}: its share of these scores is nearly constant, so their sum would reveal that of "
             "the others; place more samples, or samples that differ"
         )
@@ -468,7 +472,7 @@ def _with_share(party: Party, question: q.ResultGiven) -> PartyState:
     deviations = np.sqrt(np.mean((A @ share) ** 2, axis=0))
     alone = deviations <= CONSTANT**2 * np.sqrt(np.mean(scores**2, axis=0))
     if np.all(alone):
-        raise ProtectionError(
+        raise ConstantAddendError(
             f"party {party.name!r}: its share of every component is nearly zero, so scores of new samples would "
             "reveal that of the others; it does not take part"
         )
