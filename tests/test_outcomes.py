@@ -52,6 +52,10 @@ class TestAssociations:
             found
         )
 
+    def test_text_of_the_fit_is_circular_by_the_name_of_its_column(self):
+        found = outcomes(RNG.normal(size=(50, 2)), {"sex": ["f", "m"] * 25}, in_fit=["sex = f", "sex = m"])
+        assert "label 'sex' was a column of the fit: its association with the components is circular" in words(found)
+
     def test_a_p_value_that_underflows_is_a_bound(self):
         scores = RNG.normal(size=(900, 1))
         found = outcomes(scores, {"same": scores[:, 0]})

@@ -108,11 +108,9 @@ def outcomes(
         if name not in labels:
             raise InputError(f"survival: there is no column {name!r} among the labels {list(labels)}")
     others = {name: values for name, values in labels.items() if name not in (survival or ())}
-    notes = [
-        f"label {name!r} was a column of the fit: its association with the components is circular"
-        for name in others
-        if name in in_fit
-    ]
+    used = {*in_fit, *(column.partition(" = ")[0] for column in in_fit)}  # of text, a column for each category
+    circular = "was a column of the fit: its association with the components is circular"
+    notes = [f"label {name!r} {circular}" for name in others if name in used]
     found, said = associations(scores, others)
     if clusters is None and len(scores) >= 2 * LEAST_SAMPLES:
         clusters = find_clusters(scores)
