@@ -1,6 +1,7 @@
 """The labels of samples stay with them: in scores, files and pickles, and where scikit-learn cuts tables."""
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -147,8 +148,21 @@ class TestAuditAfterTheFit:
         assert again.run_audit(20, SIDES).certificate_.audit == model.run_audit(20).certificate_.audit
 
     def test_other_tables_are_refused(self, model):
-        with pytest.raises(InputError, match="give the table of the fit"):
-            model.fit(SIDES).run_audit(20, {name: table.iloc[:50] for name, table in SIDES.items()})
+        model.fit(SIDES)
+        fewer, others, reordered = (
+            {name: change(table) for name, table in SIDES.items()}
+            for change in (lambda t: t.iloc[:50], lambda t: t.rename(index="x{}".format), lambda t: t.iloc[::-1])
+        )
+        for X in (fewer, others, reordered):
+            for method in (partial(model.run_audit, 20), model.column_importance, model.column_association):
+                with pytest.raises(InputError, match="give the tables of the fit, the first of them in the order of"):
+                    method(X)
+
+    def test_columns_are_found_by_their_names(self, model):
+        expected = model.fit(SIDES).column_importance()
+        swapped = {name: table.iloc[:, ::-1] for name, table in SIDES.items()}
+        for name, values in model.column_importance(swapped).items():
+            np.testing.assert_array_equal(values, expected[name])
 
     def test_a_number_of_rows_that_is_none_is_refused(self, model):
         with pytest.raises(InputError, match="audit is 0; give a whole number"):

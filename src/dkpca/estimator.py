@@ -268,7 +268,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         X = scverse.unwrapped(X)
         if _on_cluster(X):
             return self._fit_on_cluster(X, y, settings, compute, covariates, sample_ids)
-        given = self._given(X, settings, sample_ids)
+        given = inputs.for_fit(self._by_party(X, fitted=False), settings, sample_ids)
         warn(given.notes)
         inputs.check_outcome(y, given.ids, given.first)
         known = self._learned(inputs.rows_of_samples(covariates, given.ids, given.first), y)
@@ -535,10 +535,19 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         return {name: self._opened(name, table) for name, table in tables.items()}
 
     def _tables_of_fit(self, method: str, X: AnyTables, sample_ids: Any) -> Mapping[str, Any]:
-        tables = self._training if X is None else self._given(X, self._settings()[0], sample_ids).tables
-        if tables is None:
+        if X is None and self._training is None:
             raise InputError(f"{method} needs the tables of the fit, which are not saved with it; pass them as X")
-        return tables
+        if X is None:
+            return self._training  # type: ignore[no-any-return]
+        given = self._given_new(X, sample_ids)
+        fitted, ids = ([*map(str, labels or ())] for labels in (self._ids, given.ids))  # saved ones may be text
+        rows = [table.shape[0] for table in given.tables.values() if not is_source(table)]
+        if (fitted and ids and fitted != ids) or any(count != self.model_.n_samples for count in rows):
+            raise InputError(
+                f"{method} needs the samples of the fit in their order, and these are others, or in another order; "
+                "give the tables of the fit, the first of them in the order of sample_ids_"
+            )
+        return given.tables
 
     def report(
         self,
@@ -739,7 +748,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self.explained_variance_ratio_ = model.explained_variance_ratio
         self.certificate_ = model.certificate
         self.ledger_ = [self._ledger_entry(name) for name in names]
-        self.sample_ids_ = _as_ids(ids, model.n_samples)
+        rows = np.arange(model.n_samples)
+        self.sample_ids_ = rows if ids is None else np.fromiter(ids, dtype=object, count=len(ids))
         return self
 
     def _kernel_of(self, name: str) -> Kernel:
@@ -756,10 +766,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             return LedgerEntry(name, n_features, 0, self._shield.sent[name], 8 * n_samples * n_features, "masked sum")
         sent, decided = self.model_.received[name], "" if state is None else state.decided
         return LedgerEntry(name, sent.n_features, sent.rank, wire.size(sent), sent.bytes_raw, decided)
-
-    def _given(self, X: AnyTables, settings: Fit, sample_ids: Any) -> PartyTables:
-        """Tables of a fit by party, checked, their rows in one order."""
-        return inputs.for_fit(self._by_party(X, fitted=False), settings, sample_ids)
 
     def _given_new(self, X: AnyTables, sample_ids: Any) -> PartyTables:
         """Tables of new samples by party, checked against the fit."""
@@ -894,11 +900,6 @@ def _same(values: Mapping[str, Any]) -> Any:
     """Return the value of all parties, or None where they differ."""
     first, *others = values.values()
     return first if all(other == first for other in others) else None
-
-
-def _as_ids(ids: Sequence[Any] | None, count: int) -> np.ndarray:
-    """Labels as an array of any objects, or row numbers."""
-    return np.arange(count) if ids is None else np.fromiter(ids, dtype=object, count=len(ids))
 
 
 class _NotFittedError(NotFittedError, sklearn.exceptions.NotFittedError):  # type: ignore[misc]
