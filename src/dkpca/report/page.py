@@ -206,14 +206,13 @@ def _outcomes(found: Sequence[Outcomes]) -> str:
 
 def _own_columns(own: OwnColumns) -> str:
     note = (
-        f"Correlation of {len(own.names):,} columns of your own table with each component, over "
-        f"{own.n_samples:,} samples: the columns that are correlated with it most. It was computed here, and the "
-        f"center has no part in it. About {own.chance:.2f} (the fine lines) is what the best of as many unrelated "
-        "columns would reach by chance."
+        f"Each chart shows which of your {len(own.names):,} columns are most correlated with a component, over "
+        f"{own.n_samples:,} samples. It was computed here, and the center has no part in it. The fine lines are at "
+        f"{own.chance:.2f}: about as much as the best of as many unrelated columns would reach by chance."
     )
     nonlinear = (
-        "Distance correlation, from 0 to 1, which curves show in too. The fine line is the most that any of these "
-        "columns reaches when the samples are shuffled."
+        "Distance correlation, from 0 to 1, also finds relations that are not linear. The fine line is the most that "
+        "any of these columns reaches when the samples are shuffled."
     )
     body = (
         f'<div class="charts" id="own-charts"></div><p class="note">{nonlinear}</p>'
@@ -235,8 +234,8 @@ def _driving() -> str:
 
 def _scree() -> str:
     note = (
-        "Bars are what the fused kernel gives; the whiskers are bounds within which the eigenvalue of the true "
-        "kernel lies, certified without seeing it. The line adds up the lower bounds."
+        "Bars are eigenvalues of the fused kernel; whiskers are proven bounds on those of the true kernel, which the "
+        "center does not see. The line adds up the lower bounds."
     )
     return _section("scree", "How much each component captures", note, '<div class="chart" id="scree-chart"></div>')
 
@@ -275,7 +274,7 @@ def _spark_line(values: list[float]) -> str:
 
 def _influence(run: Run) -> str:
     note = (
-        "Influence is the variance of a party's own kernel along the components, beside that of the others "
+        "Influence is the variance of a party's own kernel along the components, as a share of that of all parties "
         f"({run.model.law.shares})."
     )
     shares, variance = influence(run.model), np.asarray(run.model.explained_variance_ratio, dtype=float)
@@ -292,8 +291,8 @@ def _agreement(run: Run) -> str:
         return ""
     found = agreement(run.model)
     note = (
-        "Cosine between the parties' centered kernel matrices, from what they sent: 1 is the same, 0 has nothing in "
-        "common. The number after it bounds the distance to the true cosine."
+        "Cosine between the parties' centered kernel matrices, as they were sent: 1 means the same, 0 nothing in "
+        "common. The number after ± bounds the error."
     )
     rows = [
         [f"{cosine:.2f}" if i == j else f"{cosine:.2f} ± {error:.2f}" for j, (cosine, error) in enumerate(both)]
