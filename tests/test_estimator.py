@@ -269,7 +269,10 @@ class TestErrors:
             ({"degree": 2}, "degree: not a parameter of the rbf kernel"),
             ({"degree": 2, "kernel": Linear()}, "degree: not a parameter of DKPCA for kernel objects, which bring"),
             ({"parties": 65}, "parties is 65, but there are 64 columns"),
-            ({"parties": [[0], [1]]}, "parties must cover every column exactly once"),
+            (
+                {"parties": [[0], [1]]},
+                "every column exactly once, but not 2, 3, 4, 5, 6 and 57 more",
+            ),
             (
                 {"parties": [list(range(64)), []]},
                 r"parties \[.party1.\] have no column; every party needs at least one",

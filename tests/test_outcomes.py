@@ -52,8 +52,9 @@ class TestAssociations:
             found
         )
 
-    def test_text_of_the_fit_is_circular_by_the_name_of_its_column(self):
-        found = outcomes(RNG.normal(size=(50, 2)), {"sex": ["f", "m"] * 25}, in_fit=["sex = f", "sex = m"])
+    @pytest.mark.parametrize("in_fit", [["sex = f", "sex = m"], ["sex=f", "sex=m"]], ids="of {0[0]}".format)
+    def test_text_of_the_fit_is_circular_by_the_name_of_its_column(self, in_fit):
+        found = outcomes(RNG.normal(size=(50, 2)), {"sex": ["f", "m"] * 25}, in_fit=in_fit)
         assert "label 'sex' was a column of the fit: its association with the components is circular" in words(found)
 
     def test_a_p_value_that_underflows_is_a_bound(self):

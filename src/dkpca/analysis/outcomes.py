@@ -108,7 +108,7 @@ def outcomes(
         if name not in labels:
             raise InputError(f"survival: there is no column {name!r} among the labels {list(labels)}")
     others = {name: values for name, values in labels.items() if name not in (survival or ())}
-    used = {*in_fit, *(column.partition(" = ")[0] for column in in_fit)}  # of text, a column for each category
+    used = {*in_fit, *(column.partition("=")[0].rstrip() for column in in_fit)}  # of text, a column for each category
     circular = "was a column of the fit: its association with the components is circular"
     notes = [f"label {name!r} {circular}" for name in others if name in used]
     found, said = associations(scores, others)

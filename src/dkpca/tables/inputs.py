@@ -362,8 +362,9 @@ def column_groups(parties: Any, n_features: int, names: Any) -> dict[str, list[i
         raise InputError(f"parties {empty} have no column; every party needs at least one")
     counts = np.bincount([c for group in groups.values() for c in group], minlength=n_features)
     if (counts != 1).any():
-        wrong = np.flatnonzero(counts != 1).tolist()
-        raise InputError(f"parties must cover every column exactly once; check columns {wrong[:10]}")
+        named = zip(range(n_features) if names is None else names, counts, strict=True)
+        wrong = _some([repr(column) for column, count in named if count != 1])
+        raise InputError(f"parties must cover every column exactly once, but not {wrong}; pass only what they cover")
     return groups
 
 
