@@ -201,6 +201,24 @@ def test_histograms_and_angles_keep_their_digits_at_any_scale(table, kernel, sca
     np.testing.assert_allclose(scaled(X * size, X * size), expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("size", [1e-100, 1e-150, 1e-170, 1e-300])
+def test_a_row_whose_squares_vanish_has_a_direction_and_nothing_false_is_proved_of_it(rng, size):
+    X = rng.standard_normal((6, 3))
+    cosines = party_matrix(X, CosineKernel(own=True)).astype(float)
+    X[2] *= size
+    proof = DKPCA(1, kernel="cosine", rank=6, precision="float64", center=False, parties=2).fit(X).certificate_
+    values = np.linalg.eigvalsh(cosines)[::-1]
+    assert proof.eigenvalues_at_least[0] <= values[0] <= proof.eigenvalues_at_most[0]
+    assert proof.gaps_at_least[0] <= values[0] - values[1]
+    assert proof.color == "red"
+    # Beside another party with an ordinary row, it does not matter.
+    beside = rng.standard_normal((6, 3))
+    model = DKPCA(2, kernel="cosine", rank=6, precision="float64", center=False).fit({"a": X, "b": beside})
+    assert model.certificate_.color == "green"
+    joined = party_matrix(np.hstack([X, beside]), CosineKernel(own=True)).astype(float)
+    np.testing.assert_allclose(model.eigenvalues_, np.linalg.eigvalsh(joined)[::-1][:2], rtol=1e-9)
+
+
 def test_a_landmark_proposed_twice_counts_once(table):
     X = np.repeat(table[:3], 4, axis=0) + 1e-7 * table[:12]
     pairs = Landmark(12)(KernelGram(RBF(1.0), X), 5)

@@ -214,6 +214,13 @@ class CosineKernel(OfInnerProducts):
     def features(self, X: Array) -> Array:
         return _unit(X) if self.own else X
 
+    def diagonal(self, X: Array) -> Array:
+        # A row whose squares vanish has a direction all the same. With the length 0 it would count as a row of zeros
+        # and as free of error; the least length says that rounding has taken its direction.
+        xp, squares = namespace(X), super().diagonal(X)
+        least = xp.astype(xp.any(X != 0, axis=1), X.dtype) * float(xp.finfo(X.dtype).smallest_normal)
+        return xp.maximum(squares, least)
+
     def relative_error(self, X: Array, origin: Array | None) -> float:
         return super().relative_error(X, origin) * (3 if self.own else 1)  # the lengths are rounded too
 
