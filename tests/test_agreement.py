@@ -42,6 +42,19 @@ def test_cosines_are_within_their_bound_of_the_true_ones(name, rank):
         np.testing.assert_allclose(model.agreement_, true, atol=1e-5)
 
 
+@pytest.mark.parametrize("sizes", [(1e-100, 1e-100), (1e100, 1e100), (1e-81, 1e-81), (1e-80, 1e80)])
+def test_neither_they_nor_their_weights_depend_on_the_units_of_the_columns(sizes):
+    X = DATA["iris"]
+    fits = {}
+    for units in ((1.0, 1.0), sizes):
+        tables = {name: X[:, part] * unit for name, part, unit in zip("ab", ([0, 1], [2, 3]), units, strict=True)}
+        model = DKPCA(2, kernel="linear", weights="statis", rank=4, precision="float64").fit(tables)
+        weighed = [w * unit * unit for w, unit in zip(model.model_.weights.values(), units, strict=True)]
+        fits[units] = [*weighed, model.agreement_[0, 1], model.agreement_error_[0, 1] < 1e-6, *model.eigenvalues_]
+        assert model.agreement_test(n_permutations=99)["a"] == pytest.approx(0.02)
+    np.testing.assert_allclose(fits[sizes], fits[1.0, 1.0], rtol=1e-9)
+
+
 def test_they_are_of_kernels_off_the_covariates():
     X = DATA["digits"]
     batch = np.arange(len(X)) % 2

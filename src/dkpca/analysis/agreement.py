@@ -16,7 +16,7 @@ import numpy as np
 from dkpca.errors import InputError
 from dkpca.fusion.fused_model import FusedModel, basis_of
 from dkpca.linalg.arrays import Array, namespace, to_numpy
-from dkpca.linalg.precision import as_received, whole
+from dkpca.linalg.precision import as_received, ordinary_size, whole
 from dkpca.linalg.rows import cross, off
 from dkpca.messages import Summary
 
@@ -44,7 +44,7 @@ def missing(model: FusedModel, protect: str) -> str | None:
 def agreement(model: FusedModel) -> KernelAgreement:
     """Cosines between all pairs of parties, with a bound for each."""
     # <K_i, K_j>_F = |A_i'A_j|_F^2 for K_i = A_i A_i', so that no n x n matrix is needed.
-    factors = _factors(model)
+    factors, sizes = _factors(model)
     names = tuple(factors)
     products = {
         (i, j): float(namespace(C := cross(factors[i], factors[j])).sum(C * C))
@@ -52,7 +52,7 @@ def agreement(model: FusedModel) -> KernelAgreement:
         for j in names[position:]
     }
     norms = {name: math.sqrt(products[name, name]) for name in names}
-    turned = {name: _turned(model.summaries[name], norms[name]) for name in names}
+    turned = {name: _turned(model.summaries[name], norms[name], sizes[name]) for name in names}
     cosines, errors = np.eye(len(names)), np.zeros((len(names), len(names)))
     for (i, j), product in products.items():
         a, b = names.index(i), names.index(j)
@@ -73,7 +73,7 @@ def unrelated(model: FusedModel, *, n_permutations: int = PERMUTATIONS, seed: in
         raise InputError("rows of a blind fit are not samples and cannot be permuted; fit with protect='none'")
     rng = np.random.default_rng([seed, model.n_samples])
     rows = np.sort(rng.permutation(model.n_samples)[:SAMPLED])
-    own = {name: np.asarray(to_numpy(A), dtype=float)[rows] for name, A in _factors(model).items()}
+    own = {name: np.asarray(to_numpy(A), dtype=float)[rows] for name, A in _factors(model)[0].items()}
     strata = np.zeros(len(rows), dtype=int) if model.covariates is None else to_numpy(model.covariates.strata)[rows]
     found = [p_value(own, name, strata, n_permutations, rng) for name in own]
     return dict(zip(own, holm(found), strict=True))
@@ -107,21 +107,23 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return corrected.tolist()
 
 
-def _factors(model: FusedModel) -> dict[str, Array]:
-    """Factors of the parties, centered and off the covariates; those of a blind fit come centered."""
+def _factors(model: FusedModel) -> tuple[dict[str, Array], dict[str, float]]:
+    """Factors over their sizes, centered and off the covariates (a blind fit has centered its own); and the sizes."""
     Q, found = basis_of(model.covariates, model.n_samples, model.eigenvalues), {}
-    for name, summary in model.summaries.items():
-        A = whole(as_received(summary.factor, model.dtype))
+    sent = {name: whole(as_received(summary.factor, model.dtype)) for name, summary in model.summaries.items()}
+    sizes = {name: ordinary_size(A) for name, A in sent.items()}
+    for name, A in sent.items():
+        A = A / sizes[name]
         A = A if model.is_blind else A - namespace(A).mean(A, axis=0, keepdims=True)
         found[name] = A if Q is None else off(Q, A)
-    return found
+    return found, sizes
 
 
-def _turned(summary: Summary, norm: float) -> float:
-    """Largest angle between what a party sent and its true matrix."""
+def _turned(summary: Summary, norm: float, size: float) -> float:
+    """Largest angle between what a party sent and its true matrix; `norm` is that of its factor over this size."""
     # |K - B B'|_F <= sqrt(norm trace) of what is left out, + rounding; sin(angle) <= |K - B B'|_F / |B B'|_F.
     trace = max(0.0, summary.trace_left_out) + summary.rounding_nuclear
-    error = math.sqrt(summary.left_out_norm * trace) + summary.rounding_nuclear
+    error = (math.sqrt(summary.left_out_norm) * math.sqrt(trace) + summary.rounding_nuclear) / size / size
     return math.asin(error / norm) if error < norm else math.pi / 2
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from dkpca.errors import InputError
 from dkpca.kernels.laws import LAWS, Law
 from dkpca.linalg.arrays import Array, growth, namespace, quiet, unit
-from dkpca.linalg.precision import Factor, reference_of, rows_of, whole
+from dkpca.linalg.precision import Factor, ordinary_size, reference_of, rows_of, whole
 from dkpca.linalg.rows import Index, at_hand, cross, moments
 
 JUDGED_ROWS = 1000  # of which a dominant column is told
@@ -397,12 +397,15 @@ def party_weights(
 
 def _by_agreement(factors: Mapping[str, Array], centered: bool) -> dict[str, float]:
     """STATIS: the leading eigenvector of the cosines between centered matrices, each divided by its own length."""
-    # <H A A' H, H B B' H> = |A' H B|^2
-    own = {name: A if centered else A - namespace(A).mean(A, axis=0, keepdims=True) for name, A in factors.items()}
-    S = np.array([[float(namespace(C := cross(A, B)).sum(C * C)) for B in own.values()] for A in own.values()])
+    # <H A A' H, H B B' H> = |A' H B|^2, of factors over their sizes.
+    sizes = np.array([ordinary_size(A) for A in factors.values()])
+    own = [A / size for A, size in zip(factors.values(), sizes.tolist(), strict=True)]
+    own = own if centered else [A - namespace(A).mean(A, axis=0, keepdims=True) for A in own]
+    S = np.array([[float(namespace(C := cross(A, B)).sum(C * C)) for B in own] for A in own])
     lengths = np.sqrt(np.where(np.diagonal(S) > 0, np.diagonal(S), 1.0))
     leading = np.abs(np.linalg.eigh(S / lengths[:, None] / lengths[None, :])[1][:, -1])
-    return dict(zip(own, (np.maximum(leading / leading.sum(), LEAST) / lengths).tolist(), strict=True))
+    weights = np.maximum(leading / leading.sum(), LEAST) / lengths / sizes / sizes
+    return dict(zip(factors, weights.tolist(), strict=True))
 
 
 def _leading_value(A: Factor, centered: bool) -> float:

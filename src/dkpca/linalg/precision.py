@@ -384,10 +384,10 @@ def rounding_norms(
 
     Simple bounds of both, where these are below `enough`: the norms themselves take an eigensolver.
     """
-    dtype, (n, rank), reach = dtype_name(reference_of(A)), sent.shape, largest(A)
+    dtype, (n, rank) = dtype_name(reference_of(A)), sent.shape
     if sent.precision == dtype:
         return 0.0, 0.0
-    size = power_of_four(reach) if reach > 0 else 1.0  # ordinary, so that squares of what was rounded do not vanish
+    size = ordinary_size(A)  # so that squares of what was rounded do not vanish
     exact, decoded = where_computed(A, device), where_computed(Tall(sent, dtype), device)
     reference = reference_of(exact)
     xp = namespace(reference)
@@ -409,6 +409,12 @@ def rounding_norms(
         to_numpy(moments(table, start, centered=False).square).astype(float), n, reference
     )
     return spectral * size * size, nuclear * size * size
+
+
+def ordinary_size(A: Factor) -> float:
+    """Power of four next to the largest magnitude: divided by it, which rounds nothing, numbers can be squared twice."""
+    reach = largest(A)
+    return power_of_four(reach) if reach > 0 else 1.0
 
 
 def row_squares(A: Factor) -> Array:
