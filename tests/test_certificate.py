@@ -75,6 +75,20 @@ def test_the_trace_gap_is_exact(problem, precision):
     np.testing.assert_allclose(gap, truth - np.trace(fused), atol=1e-11 * truth)
 
 
+@pytest.mark.parametrize("solver", ["dense", "landmark"])
+def test_a_matrix_that_is_symmetric_to_float32_is_certified_to_no_more_digits(rng, solver):
+    X = rng.standard_normal((12, 12))
+    K = X @ X.T + 1e-7 * rng.standard_normal((12, 12))
+    model = DKPCA(3, kernel="precomputed", rank=12, n_landmarks=12, solver=solver, precision="float64").fit({"a": K})
+    H = np.eye(12) - 1 / 12
+    values, V, proof = np.linalg.eigvalsh(H @ (K + K.T) @ H / 2)[::-1], model.eigenvectors_, model.certificate_
+    assert np.all(proof.eigenvalues_at_least <= values[:3])
+    assert np.all(values[:3] <= proof.eigenvalues_at_most)
+    assert proof.captured_at_least <= np.sum(V * (K @ V)) <= proof.captured_at_least * (1 + 1e-5)
+    A = model.model_.summaries["a"].factor.decode()
+    assert np.linalg.norm((K + K.T) / 2 - A @ A.T, 2) <= proof.kernel_norm_bound < 1e-4
+
+
 def test_nothing_left_out_is_certified_as_nothing(table):
     proof = fused_from(np.array_split(table, 3, axis=1), RBF(0.02), 3).certificate
     assert proof.kernel_norm_bound < 1e-9

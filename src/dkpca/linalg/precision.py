@@ -412,7 +412,7 @@ def rounding_norms(
 
 
 def ordinary_size(A: Factor) -> float:
-    """Power of four next to the largest magnitude: divided by it, which rounds nothing, numbers can be squared twice."""
+    """Power of four next to the largest magnitude: division by it rounds nothing, and fourth powers stay in range."""
     reach = largest(A)
     return power_of_four(reach) if reach > 0 else 1.0
 
