@@ -12,14 +12,16 @@ IN_MEMORY := $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -1)"
 TEST_ENVIRONMENT := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(IN_MEMORY:%=PYTEST_DEBUG_TEMPROOT=%)
 # Fewer examples for the laws than make test takes, unless a profile is given.
 FEWER := HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-quick}
-# Whole files, so that what a file sets up is set up once.
-PYTEST_OPTIONS := --numprocesses $(WORKERS) --dist loadfile
+# Whole files, so that what a file sets up is set up once; in the order of tests/conftest.py, the long ones first.
+PYTEST_OPTIONS := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 PYTEST = $(TEST_ENVIRONMENT) $(BIN)/python -m pytest $(PYTEST_OPTIONS)
 # Of a test with many combinations of parameters, as few as have every pair of values; make test runs them all.
-QUICK := --pairs --ignore tests/experiments --ignore tests/test_gpu.py \
+MOST := --pairs --ignore tests/experiments --ignore tests/test_gpu.py \
   -m "not slow and not browser and not cluster and not gpu"
+# What fits into a minute.
+QUICK := $(MOST:"=) and not longer"
 # Elsewhere torch is left out: its builds for other versions of Python bring gigabytes of CUDA.
-ELSEWHERE := $(QUICK:"=) and not torch"
+ELSEWHERE := $(MOST:"=) and not torch"
 COVERED := --cov --cov-report term
 EXTRAS := demo,excel,outcomes,protect,scverse,sftp,webdav,s3
 # The newest Python on this machine: make newest NEWEST=path for another.
@@ -41,7 +43,7 @@ test: $(VENV)/test
 	$(if $(BROWSERLESS),@echo "No chromium here: the browser tests are left out. Install it to run them too.")
 	$(PYTEST) $(BROWSERLESS)
 
-# What to run while working: no browser, cluster or experiment, nothing slow.
+# What to run while working: no browser, cluster or experiment, nothing that takes long.
 # HYPOTHESIS_PROFILE=random make quick takes other examples each time.
 quick: $(VENV)/test
 	$(FEWER) $(PYTEST) $(QUICK)
@@ -50,18 +52,18 @@ quick: $(VENV)/test
 laws: $(VENV)/test
 	$(PYTEST) -m "hypothesis and not gpu"
 
-# Which lines the quick tests run. A report, not a gate.
+# Which lines most tests run. A report, not a gate.
 coverage: $(VENV)/test
-	$(PYTEST) $(QUICK) $(COVERED)
+	$(PYTEST) $(MOST) $(COVERED)
 
-# The quick tests with the lowest versions that pyproject.toml allows.
+# Most tests with the lowest versions that pyproject.toml allows.
 lowest: $(VENV)/elsewhere
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/lowest
 	$(BIN)/uv pip install --quiet --python build/lowest --resolution lowest-direct --editable ".[$(EXTRAS)]"
 	$(BIN)/uv pip install --quiet --python build/lowest --group tools "pytest<9"  # 9 warns about scikit-learn 1.6
 	$(FEWER) $(TEST_ENVIRONMENT) build/lowest/bin/python -m pytest $(PYTEST_OPTIONS) $(ELSEWHERE)
 
-# The quick tests with the newest Python and the newest versions of everything.
+# Most tests with the newest Python and the newest versions of everything.
 newest: $(VENV)/elsewhere
 	$(NEWEST) --version
 	$(BIN)/uv venv --quiet --clear --python $(NEWEST) build/newest

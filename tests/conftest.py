@@ -3,6 +3,7 @@
 import gc
 import importlib
 import os
+from collections import Counter
 
 os.environ["SCIPY_ARRAY_API"] = "1"  # before scipy is imported: scikit-learn's array API check asks for it
 
@@ -21,6 +22,8 @@ settings.register_profile("quick", settings.get_profile("repeatable"), max_examp
 settings.register_profile("random", deadline=None, max_examples=100, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
+LONG = {"browser", "cluster", "longer", "slow"}
+
 
 def pytest_addoption(parser):
     parser.addoption("--pairs", action="store_true", help="of many combinations of parameters, only all pairs")
@@ -32,6 +35,9 @@ def pytest_collection_modifyitems(config, items):
         unneeded = left_out(items)
         config.hook.pytest_deselected(items=unneeded)
         items[:] = [item for item in items if item not in {*unneeded}]
+    # Files with many long tests first: the last that a worker gets is a short one.
+    long = Counter(item.path for item in items if LONG & {mark.name for mark in item.iter_markers()})
+    items.sort(key=lambda item: -long[item.path])
 
 
 def pytest_collection_finish():
