@@ -12,20 +12,21 @@ from dkpca.linalg.rows import RowGroup
 
 
 def matrices(xp, rng):
+    """How to make each matrix."""
     X = xp.asarray(rng.standard_normal((23, 4)))
     factors = [xp.asarray(rng.standard_normal((23, d)) / 2) for d in (3, 1, 5)]
     wide = [xp.asarray(rng.standard_normal((23, 20))), xp.asarray(rng.standard_normal((23, 9)))]
     plain = {
-        "party linear": KernelGram(Linear(), X),
-        "party rbf": KernelGram(RBF(0.2), X),
-        "party rbf, by differences": KernelGram(RBF(1e-12), 1e6 * X + 1e9),
-        "fused linear": FusedGram(Linear().law, factors),
-        "fused linear, no thinner factor": FusedGram(Linear().law, wide),
-        "fused rbf": FusedGram(RBF(0.2).law, factors),
-        "fused rbf, no thinner factor": FusedGram(RBF(0.2).law, [*factors, wide[1] / 2]),
-        "fused rbf of one party": FusedGram(RBF(0.2).law, factors[:1]),
+        "party linear": lambda: KernelGram(Linear(), X),
+        "party rbf": lambda: KernelGram(RBF(0.2), X),
+        "party rbf, by differences": lambda: KernelGram(RBF(1e-12), 1e6 * X + 1e9),
+        "fused linear": lambda: FusedGram(Linear().law, factors),
+        "fused linear, no thinner factor": lambda: FusedGram(Linear().law, wide),
+        "fused rbf": lambda: FusedGram(RBF(0.2).law, factors),
+        "fused rbf, no thinner factor": lambda: FusedGram(RBF(0.2).law, [*factors, wide[1] / 2]),
+        "fused rbf of one party": lambda: FusedGram(RBF(0.2).law, factors[:1]),
     }
-    return plain | {f"centered {name}": Centered(matrix) for name, matrix in plain.items()}
+    return plain | {f"centered {name}": lambda make=make: Centered(make()) for name, make in plain.items()}
 
 
 NAMES = sorted(matrices(np, np.random.default_rng(0)))
@@ -34,7 +35,7 @@ NAMES = sorted(matrices(np, np.random.default_rng(0)))
 @pytest.fixture(params=NAMES)
 def matrix(request, xp, rng, monkeypatch):
     monkeypatch.setattr(strips, "TILE_BYTES", 8 * 5 * 5)  # tiles of 5 x 5: several, and a ragged last one
-    return matrices(xp, rng)[request.param]
+    return matrices(xp, rng)[request.param]()
 
 
 class TestAgainstDense:
