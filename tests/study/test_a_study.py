@@ -353,6 +353,12 @@ def test_too_few_common_samples_end_the_study_for_all(tmp_path):
     [
         ({"samples": 60}, "'shape': too few samples"),
         pytest.param({"recovery": 0.001, "known_rows": 30}, "'go': the study exceeds its limits", marks=SLOW),
+        ({"precision": "float16"}, "'go': the study exceeds its limits .*: precision float32, where limits.toml"),
+        (
+            {"protect": ("blind",)},
+            "'go': the study exceeds its limits .*: protect none, where limits.toml allows blind",
+        ),
+        ({"rank": 2}, r"'summary': the study exceeds its limits \(rank \d+, where limits.toml allows 2"),
     ],
 )
 def test_a_party_refuses_what_is_beyond_its_limits_when_the_samples_are_known(lowered, reason, tmp_path):
@@ -360,6 +366,20 @@ def test_a_party_refuses_what_is_beyond_its_limits_when_the_samples_are_known(lo
     (tmp_path / "airline/limits.toml").write_text(Limits(**ANYTHING | lowered).to_toml())
     with pytest.raises(RefusedError, match=f"airline refused at step {reason}"):
         consortium.finish()
+
+
+def test_common_samples_that_need_a_higher_rank_than_all_samples_are_not_answered(tmp_path):
+    """The review sees three large directions, which most samples have; those that all parties have are of others."""
+    random, ids = np.random.default_rng(0), [f"s{row}" for row in range(100)]
+    few = {name: (ids[:40], random.normal(size=(40, 4))) for name in ("registry", "weather")}
+    X = 1000.0 * random.normal(size=(100, 3)) @ random.normal(size=(3, 20))
+    X[:40] = random.normal(size=(40, 20))
+    fit = {"kernel": "linear", "law": "sum", "n_components": 2}
+    consortium = Consortium(tmp_path, {"airline": (ids, X), **few}, fit, samples=10).join(**ANYTHING | {"rank": 10})
+    assert consortium.at("airline", study.review).green
+    with pytest.raises(RefusedError, match=r"airline refused at step 'summary': .* \(rank 20, where limits.toml"):
+        consortium.sign().finish()
+    assert not (tmp_path / "shared/airline/summary").exists()
 
 
 def test_without_a_common_sample_the_center_names_who_shares_none_and_the_parties_hear_why(tmp_path):

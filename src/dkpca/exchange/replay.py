@@ -32,7 +32,7 @@ from dkpca.fusion.covariates import Covariates
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.eigenpairs import signs_of
-from dkpca.messages import RaisedIds, Reveal, Scores, Seed, Told
+from dkpca.messages import RaisedIds, Reveal, Scores, Seed, Summary, Told
 from dkpca.party import questions as q
 from dkpca.party.answers import OWN_LIST, ConstantAddendError, Party
 from dkpca.party.limits import Limits
@@ -324,6 +324,8 @@ class PartySide:
         if reason:
             self.member.refuse(ask.step, reason, detail)
         made = self._made(ask.step, question)
+        if isinstance(made, Summary) and not made.turned and made.rank > self.limits.rank:
+            self.member.refuse(ask.step, "limits", f"rank {made.rank}, where limits.toml allows {self.limits.rank}")
         if isinstance(question, q.HopWanted) and not question.hop:
             self.member.memory.replace(f"own.{name}", wire.encode(made))  # so that no later hop computes it again
         if ask.readers == "parties":
@@ -397,13 +399,10 @@ class PartySide:
             return "gamma", ""
         if expected != dict(derived.kernels):
             return "question", ""
-        if self.limits.recovery >= 1.0:  # no measure is above it
-            return "", ""
-        worst = reviews.at_go(self._case, derived, range(n_own) if order is None else order)
-        if worst <= self.limits.recovery:
-            return "", ""
-        told = f"recovery {worst:.2f} on the samples that all have, and limits.toml allows {self.limits.recovery:g}"
-        return "limits", f"{told}; review measured all samples of this table"
+        exceeded = reviews.at_go(self._case, derived, range(n_own) if order is None else order)
+        told = ", ".join(f"{each.limit} {each.asked}, where {each.file} allows {each.allowed}" for each in exceeded)
+        detail = f"on the samples that all have: {told}; review measured all samples of this table"
+        return ("limits", detail) if told else ("", "")
 
     @property
     def _case(self) -> Case:

@@ -365,8 +365,8 @@ def _worst(case: Case, *others: str) -> tuple[dict[str, float], tuple[Leaving, .
     return found, tuple(replace(each, rank=most_pairs) if each.rank else each for each in leaving)
 
 
-def at_go(case: Case, derived: Derived, rows: Sequence[int]) -> float:
-    """Worst recovery with the real widths and the real samples."""
+def at_go(case: Case, derived: Derived, rows: Sequence[int]) -> list[Finding]:
+    """Limits that the plan exceeds with the real widths and the real samples; those of a batch are counted later."""
     table, fit, rows = case.table, case.fit, sorted(rows)  # in the table's order, as for the review
     keys = None if table.keys is None else [table.keys[row] for row in rows]
     apart = {column: values[rows] for column, values in table.covariates.items()}
@@ -375,8 +375,10 @@ def at_go(case: Case, derived: Derived, rows: Sequence[int]) -> float:
     widths = {each: kernel.gamma for each, kernel in derived.kernels.items() if hasattr(kernel, "gamma")}
     if isinstance(fit.gamma, str) and fit.protect != "sums" and widths:
         fit = replace(fit, gamma=widths)
-    found, _ = _worst(replace(case, fit=fit, table=part, columns=derived.columns))
-    return max(found.values(), default=0.0)
+    plan = replace(case.plan, samples=len(rows), batch_samples=len(rows))
+    case = replace(case, plan=plan, fit=fit, table=part, columns=derived.columns)
+    worst, leaving = _worst(case) if case.limits.recovery < 1.0 else ({}, ())  # no measure is above 1
+    return [each for each in _findings(case, leaving, max(worst.values(), default=0.0)) if not each.ok]
 
 
 def _widths(plan: Plan, fit: Fit) -> list[Any]:
