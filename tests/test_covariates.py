@@ -145,6 +145,24 @@ class TestWhatIsSaid:
             proof.eigenvalues_at_least, values, proof.eigenvalues_at_most, strict=True
         ))  # fmt: skip
 
+    @pytest.mark.parametrize("apart", [1e-6, 1e-7])
+    def test_bounds_hold_for_covariates_that_are_nearly_the_same(self, rng, apart):
+        Z, age = rng.standard_normal((40, 3)), rng.standard_normal(40)
+        C = np.column_stack([age, age + apart * rng.standard_normal(40)])
+        # A basis of [1, C] in long double, whose digits are enough for columns as near as this.
+        basis = [np.full(40, 1 / np.sqrt(np.longdouble(40)))]
+        for column in C.T.astype(np.longdouble):
+            for _ in range(3):
+                column = column - sum(q * (q @ column) for q in basis)
+            basis.append(column / np.sqrt(column @ column))
+        left = Z - sum(np.outer(q, q @ Z.astype(np.longdouble)) for q in basis)
+        values = np.linalg.svd(left.astype(float), compute_uv=False) ** 2
+        proof = DKPCA(3, kernel="linear", **FULL).fit(Z, covariates=C).certificate_
+        assert np.all(proof.eigenvalues_at_least <= values)
+        assert np.all(values <= proof.eigenvalues_at_most)
+        assert values.sum() <= proof.total_variance_at_most * (1 + 1e-14)
+        assert proof.kernel_norm_bound < 1e-5 * values[0]
+
     def test_constant_and_collinear_ones_are_dropped_and_said(self):
         C = OLD_C.assign(age_again=2 * OLD_C.age + 1, site="here", new=OLD_C.batch == "a")
         with pytest.warns(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dkpca.errors import InputError
-from dkpca.linalg.arrays import Array
+from dkpca.linalg.arrays import Array, growth, unit
 from dkpca.wording import counted
 
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
@@ -73,6 +73,14 @@ class Covariates:
         strata = strata.reshape(-1) if 2 * (strata.max() + 1) <= n else np.zeros(n, dtype=np.int64)
         names = tuple(f"{named} ({j + 1})" for j in range(q))
         return cls(names, ((),) * q, (), np.zeros(q), np.eye(q), Q, strata)
+
+    @property
+    def rounding(self) -> float:
+        """Bound on the sine of the angle by which rounding has turned Q: the more, the more alike columns are."""
+        # C = Q R, with each column of C off by a share: Q turns by at most the sum of these lengths |R_j| |(R^-1)_j|.
+        inverse = np.asarray(self.to_basis)[np.any(np.asarray(self.to_basis) != 0, axis=1)]
+        sizes = np.linalg.norm(np.linalg.inv(inverse), axis=0) * np.linalg.norm(inverse, axis=1)
+        return growth(len(self.strata)) * unit(inverse) * float(sizes.sum())
 
     def rows(self, table: Any) -> Numbers:
         """Rows of Q for new samples, (n_new, q)."""

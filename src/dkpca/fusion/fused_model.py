@@ -226,7 +226,8 @@ def fuse(
     # Center with H = I - 11'/n, project out covariates if there are any, and find the leading eigenpairs of H K H.
     # Of joined factors F, `Centered` centers the columns: H F is a factor of H K H.
     Q = basis_of(covariates, fused_gram.n, fused_gram.home)
-    gram = Centered(fused_gram, Q, mean=center) if center or Q is not None else fused_gram
+    turned = 0.0 if covariates is None else covariates.rounding
+    gram = Centered(fused_gram, Q, mean=center, turned=turned) if center or Q is not None else fused_gram
     pairs = leading(
         gram, n_components, solver=solver, n_landmarks=n_landmarks, random_state=random_state,
         device=device,

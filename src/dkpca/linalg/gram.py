@@ -210,18 +210,19 @@ class Among(Gram):
 class Centered(Transformed):
     """H K H with H = I - PP': what is left of the samples off their mean in feature space, and off covariates.
 
-    P has the column 1 / sqrt(n), unless `mean` is false, and the orthonormal columns Q of the covariates.
+    P has the column 1 / sqrt(n), unless `mean` is false, and the orthonormal columns Q of the covariates, which
+    rounding may have `turned` by an angle with this sine.
     """
 
-    def __init__(self, base: Gram, Q: Array | None = None, *, mean: bool = True) -> None:
+    def __init__(self, base: Gram, Q: Array | None = None, *, mean: bool = True, turned: float = 0.0) -> None:
         super().__init__(base)
-        self.Q, self.mean = Q, mean
+        self.Q, self.mean, self.turned = Q, mean, turned
         self.count = int(mean) + (0 if Q is None else int(Q.shape[1]))  # columns of P
         self._images: Array | None = None  # K P, (n, p); whichever method sees the matrix first fills them in
 
     def of(self, base: Gram) -> "Centered":
         """Return another matrix centered in the same way."""
-        return Centered(base, self.Q, mean=self.mean)
+        return Centered(base, self.Q, mean=self.mean, turned=self.turned)
 
     @cached_property
     def taken(self) -> Array:
@@ -261,8 +262,9 @@ class Centered(Transformed):
         return self.base.diagonal() - namespace(self.taken).sum(self.taken * (self.images() + self._rest()), axis=1)
 
     def evaluation_error(self) -> float:
-        # Each column of P rounds as a mean does, and is orthogonal to the others to as many digits.
-        rounded = 4.0 * self.count * growth(self.n) * unit(self.reference)
+        # Each column of P rounds as a mean does, and is orthogonal to the others to as many digits; and where P is
+        # turned, so is H, on either side of K.
+        rounded = 4.0 * self.count * growth(self.n) * unit(self.reference) + 2.0 * self.turned
         return self.base.evaluation_error() + rounded * self.base.trace()
 
     def noise(self) -> float:
