@@ -50,6 +50,20 @@ def test_new_samples_whose_kernel_values_overflow_are_refused(rng, torch):
         model.transform({"lab": X * 1e14})
 
 
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"kernel": "cosine"}, "cosine kernel is not a function of a sum over parties"),
+        ({"kernel": "cosine", "law": "product"}, "cosine kernel is not a function of a sum over parties"),
+        ({"kernel": {"party0": "rbf", "party1": "linear"}, "law": "sum"}, "needs one kernel of the joined table"),
+        ({"gamma": {"party0": 0.1, "party1": 0.2}}, "needs one kernel of the joined table"),
+    ],
+)
+def test_an_exact_projection_that_cannot_be_is_refused_at_fit(settings, words, rng):
+    with pytest.raises(InputError, match=f"{words}.*use projection='extend'"):
+        DKPCA(2, projection="exact", parties=2, **settings).fit(rng.standard_normal((30, 4)))
+
+
 def test_weights_and_the_exact_projection_are_refused_at_fit(rng):
     with pytest.raises(InputError, match="projection='exact'"):
         DKPCA(2, projection="exact", weights="balanced", parties=2).fit(rng.standard_normal((30, 4)))

@@ -275,6 +275,11 @@ def _by_summaries(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[tu
     widths = yield from _widths(names, settings, terms, shape)
     agreed, covariates = yield from _go(settings, terms, shape, lambda: kernels_of(names, settings, widths()))
     chosen = kernels_of(names, settings, widths()) if agreed is None else agreed.kernels
+    if settings.projection == "exact" and len(set(chosen.values())) > 1:
+        raise InputError(
+            "projection='exact' needs one kernel of the joined table, and the parties have different ones; use "
+            "projection='extend'"
+        )
     n_samples = 0 if shape is None else shape.n_samples
     summaries = yield Ask("summary", {name: summary_question(settings, chosen, name, n_samples) for name in names})
 

@@ -104,6 +104,8 @@ def summarize(
             asked.kernel, X, party, memory, standardize=asked.standardize, balance=asked.balance, prepared=prepared
         )
         X, kernel = table.X, table.kernel
+        if asked.keep_training:
+            kernel.partial(X[:1, :], X[:1, :])  # refused now, and not when new samples come
 
         # K, the party's Gram matrix: entries are evaluated on demand, and only the dense solver stores it. A blind
         # center cannot center it, so the party does.
