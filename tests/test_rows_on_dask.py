@@ -1,5 +1,7 @@
 """Dask in, Dask out: a collection is a table like any other, on one worker or chunk by chunk."""
 
+import copy
+import functools
 import os
 import warnings
 from pathlib import Path
@@ -12,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from distributed import Client, LocalCluster
+from sklearn.base import clone
 
 from dkpca import DKPCA, rank, subspace_error
 from dkpca.errors import InputError, MissingPartyWarning, NoAnswerError
@@ -22,7 +25,7 @@ from testkit.deadline import within
 from testkit.row_blocks import CHUNK, COLUMNS, block
 
 N, DEADLINE = 700, 600  # seconds until a hanging cluster counts as a failure
-SIZES = (200, 1, 299, 200)
+SIZES = (400, 1, 299)
 WIDTHS = {"bank": 5, "shop": 4}
 SETTINGS: dict[str, Any] = {
     "rbf": {"gamma": 0.02, "rank": 8},
@@ -61,7 +64,8 @@ def arrays(rng, n=N):
 
 
 def on_chunks(tables, sizes=SIZES):
-    return {name: da.from_array(X, chunks=(sizes, 2)) for name, X in tables.items()}
+    """Chunks of rows, and of the shop's columns."""
+    return {name: da.from_array(X, chunks=(sizes, 2 if name == "shop" else -1)) for name, X in tables.items()}
 
 
 @pytest.fixture
@@ -90,6 +94,9 @@ def nothing_tall_comes_here(monkeypatch):
     plain = da.Array.__array__
     monkeypatch.setattr(on_dask, "computed", watched)
     monkeypatch.setattr(da.Array, "__array__", gathered)
+
+
+FEW_OR_MANY = [False, pytest.param(True, marks=pytest.mark.longer)]
 
 
 def told(work):
@@ -132,6 +139,7 @@ class TestItIsWhatGatheredTablesGive:
         bounds, others = model.certificate_.bounds(), expected.certificate_.bounds()
         assert bounds == pytest.approx(others, rel=0.1)  # blocks of a bound follow the chunks
 
+    @pytest.mark.longer
     @pytest.mark.usefixtures("few_rows_are_many", "nothing_tall_comes_here")
     @pytest.mark.parametrize("name", ["rbf", "linear", "rbf, added and balanced", "poly"])
     def test_no_array_with_a_row_for_each_sample_comes_here(self, rng, name, monkeypatch):
@@ -162,6 +170,7 @@ class TestItIsWhatGatheredTablesGive:
         np.testing.assert_array_equal(found[0][1], found[1][1])
         assert found[0][2] == found[1][2]
 
+    @pytest.mark.longer
     @pytest.mark.usefixtures("few_rows_are_many")
     @pytest.mark.parametrize("center", [True, False])
     def test_what_is_certified_is_true(self, rng, center):
@@ -179,15 +188,26 @@ class TestItIsWhatGatheredTablesGive:
         assert subspace_error(vectors[:, :3], model.eigenvectors_.compute()) <= said.subspace_error_at_most
 
 
-@pytest.mark.parametrize("many", [False, True])
-class TestAfterTheFit:
-    @pytest.fixture
-    def fits(self, rng, request, many):
-        if many:
-            request.getfixturevalue("few_rows_are_many")
-        tables = arrays(rng)
+@pytest.fixture(scope="module")
+def fitted_once():
+    """Fits of gathered tables and of chunks, with few rows and with many; each is made once."""
+
+    @functools.cache
+    def of(many):
+        tables = arrays(np.random.default_rng(20260101))
         settings: dict[str, Any] = {"gamma": 0.02, "rank": 6, "n_landmarks": 60, "solver": "landmark"}
         return DKPCA(3, **settings).fit(tables), DKPCA(3, **settings).fit(on_chunks(tables)), tables
+
+    return of
+
+
+@pytest.mark.parametrize("many", FEW_OR_MANY)
+class TestAfterTheFit:
+    @pytest.fixture
+    def fits(self, request, many, fitted_once):
+        if many:
+            request.getfixturevalue("few_rows_are_many")
+        return fitted_once(many)
 
     def test_new_samples_here_and_in_chunks(self, fits, rng):
         expected, model, _ = fits
@@ -217,13 +237,14 @@ class TestAfterTheFit:
 
     def test_scores_of_the_fit_are_a_dask_array(self, fits):
         _, model, tables = fits
-        scores = model.fit_transform(on_chunks(tables))
+        scores = clone(model).fit_transform(on_chunks(tables))
         assert isinstance(scores, da.Array)
-        assert scores.chunks == ((200, 1, 299, 200), (3,))
+        assert scores.chunks == (SIZES, (3,))
 
     def test_a_fit_on_gathered_tables_afterwards_is_an_ordinary_one(self, fits):
         _, model, tables = fits
-        assert isinstance(model.fit(tables).transform(tables), np.ndarray)
+        again = copy.copy(model).fit(tables)
+        assert isinstance(again.transform(tables), np.ndarray)
 
 
 def test_samples_outside_the_fit_are_counted_over_all_chunks(rng):
@@ -259,7 +280,7 @@ class TestTables:
             for name, X in arrays(rng).items()
         }
 
-    @pytest.mark.parametrize("many", [False, True])
+    @pytest.mark.parametrize("many", FEW_OR_MANY)
     def test_columns_of_new_rows_are_found_by_name(self, rng, request, many):
         if many:
             request.getfixturevalue("few_rows_are_many")
@@ -288,7 +309,7 @@ class TestTables:
         }
         assert DKPCA(2, gamma=0.02, rank=5).fit_transform(cut).chunks[0] == (350, 350)
 
-    @pytest.mark.parametrize("many", [False, True])
+    @pytest.mark.parametrize("many", FEW_OR_MANY)
     def test_one_table_is_cut_into_parties(self, rng, request, many):
         if many:
             request.getfixturevalue("few_rows_are_many")
@@ -329,7 +350,9 @@ class TestTables:
     [
         ({"protect": "blind", "kernel": "linear"}, "protect='blind' needs all rows in one place"),
         ({"projection": "exact"}, "projection='exact' needs all rows in one place"),
-        ({"n_components": 900}, "n_components is 900, but there are 700 samples"),
+        pytest.param(
+            {"n_components": 900}, "n_components is 900, but there are 700 samples", marks=pytest.mark.longer
+        ),
         ({"precision": "compact"}, "precision='compact' codes all rows together"),
         ({"solver": "streamed"}, "exact solvers compare all 700 samples with all"),
         ({"kernel": "precomputed", "gamma": None, "law": "sum"}, "precomputed kernel matrix is needed in one place"),
