@@ -13,7 +13,7 @@ from dkpca.party.limits import ANYTHING
 from dkpca.party.recovery import measure
 from dkpca.rank import Fixed, Recovery
 
-TUMORS = load_breast_cancer().data[:200, :10]
+TUMORS = load_breast_cancer().data[:120, :10]
 TUMORS = (TUMORS - TUMORS.mean(axis=0)) / TUMORS.std(axis=0)
 KERNEL = RBF(1 / 30)
 

@@ -147,8 +147,13 @@ class TestAnswer:
         )
 
 
+@pytest.fixture(scope="module")
+def of_common():
+    return tune(DKPCA(2), parties(WINE[5:]), KIND[5:], **QUICKEST)
+
+
 @pytest.mark.parametrize("lacking", ["drop", "mean", "complete"])
-def test_samples_that_a_party_lacks_are_left_out_and_said(lacking):
+def test_samples_that_a_party_lacks_are_left_out_and_said(lacking, of_common):
     acids, rest = (pd.DataFrame(X, index=[f"w{i}" for i in range(89)]) for X in parties().values())
     kind = pd.Series(KIND, index=acids.index).sample(frac=1, random_state=0)
     some = {"acids": acids, "rest": rest[5:][::-1]}
@@ -158,8 +163,7 @@ def test_samples_that_a_party_lacks_are_left_out_and_said(lacking):
         tune(DKPCA(2, lacking=lacking), some, KIND, **QUICKEST)
     found = tune(DKPCA(2, lacking=lacking), some, kind, **QUICKEST)
     assert found.notes[0] == "using the 84 samples that all tables have (acids has 89, rest has 84)"
-    common = tune(DKPCA(2), parties(WINE[5:]), KIND[5:], **QUICKEST)
-    assert (found.n_samples, found.widths, found.weights) == (84, common.widths, common.weights)
+    assert (found.n_samples, found.widths, found.weights) == (84, of_common.widths, of_common.weights)
 
 
 @pytest.mark.parametrize(
