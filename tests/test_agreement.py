@@ -29,6 +29,7 @@ def truth(X, gamma, parts=2, H=None):
     return np.array([[float(np.sum(a * b)) for b in unit] for a in unit]), found
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("rank", ["auto", 3, 10**6])
 @pytest.mark.parametrize("name", DATA)
 def test_cosines_are_within_their_bound_of_the_true_ones(name, rank):
@@ -64,6 +65,7 @@ def test_they_are_of_kernels_off_the_covariates():
     np.testing.assert_allclose(model.agreement_, true, atol=1e-9)
 
 
+@pytest.mark.longer
 def test_what_protection_leaves():
     X = DATA["digits"]
     true, _ = truth(X, 0.05, parts=3)
@@ -146,6 +148,7 @@ def test_shares_of_parties_are_those_of_their_kernels():
     np.testing.assert_allclose(model.party_shares_, expected, atol=1e-9)
 
 
+@pytest.mark.longer
 def test_everything_is_in_the_order_of_the_input():
     X = DATA["digits"]
     blocks = np.array_split(X, 3, axis=1)

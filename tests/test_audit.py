@@ -49,6 +49,7 @@ def cancer():
     return model, tables, fitted(X, rank=250, precision="float64", solver="dense")[0]
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("draw", [lambda rng, n: rng.random(n) < 0.03, lambda rng, n: rng.beta(0.3, 4, n)])
 def test_the_bound_by_betting_holds_as_often_as_it_says(draw, rng):
     mean = float(np.mean(draw(rng, 10**6)))
@@ -95,6 +96,7 @@ def test_it_can_prove_more_than_is_proved_for_nothing():
     assert error <= found.subspace_error_at_most < 0.5 * model.certificate_.subspace_error_at_most
 
 
+@pytest.mark.longer
 @pytest.mark.filterwarnings("ignore::dkpca.errors.DataWarning")
 @pytest.mark.parametrize(("law", "weights"), [(None, None), ("product", None), ("sum", None), ("sum", "balanced")])
 @pytest.mark.parametrize("kernel", sorted(JOINED))
@@ -273,6 +275,7 @@ def test_rows_at_hand_say_what_sent_rows_say(cancer):
     )
 
 
+@pytest.mark.longer
 def test_tables_at_hand_are_audited_without_their_rows_of_the_matrix(rng):
     tables = {f"p{j}": rng.standard_normal((12_000, 2)) for j in range(4)}
     model = DKPCA(2, rank=3, gamma=0.2, solver="landmark", n_landmarks=30).fit(tables)

@@ -70,6 +70,7 @@ def weights(completion, parties, name):
     return W
 
 
+@pytest.mark.longer
 @settings(deadline=None, max_examples=10)
 @given(
     st.integers(0, 10**6), st.integers(2, 20), st.sampled_from([0.05, 0.25, 0.5]), st.sampled_from([None, "f4", "f2"])

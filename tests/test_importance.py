@@ -22,6 +22,7 @@ def tables():
     return {name: common @ rng.normal(size=(2, 3)) + rng.normal(size=(70, 3)) for name in ("a", "b")}
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("kernel", "law", "weights"),
     [

@@ -164,6 +164,7 @@ def test_mean_rows_at_full_rank_are_kernel_pca_of_the_padded_kernels(tables):
     assert subspace_error(vectors[:, ::-1][:, :4], model.eigenvectors_) < 1e-12
 
 
+@pytest.mark.longer
 def test_completed_rows_halve_the_error_of_mean_rows(whole, tables):
     best = estimator(rank=T).fit(whole).eigenvectors_
     errors = {
@@ -191,6 +192,7 @@ def test_the_certificate_keeps_what_is_proved_apart_from_what_is_held_out(tables
     assert means.verdict().endswith(f"{replaced}).")
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("mode", ["mean", "complete"])
 @pytest.mark.parametrize("law", ["product", "sum"])
 @pytest.mark.parametrize("solver", ["dense", "landmark"])
@@ -224,6 +226,7 @@ def test_ids_are_the_labels_of_the_rows(tables):
     assert list(scores.index) == list(model.sample_ids_)
 
 
+@pytest.mark.longer
 def test_values_for_samples_in_another_order_are_refused(tables, whole):
     y = pd.Series(np.arange(T), index=whole["bank"].index)
     with pytest.raises(InputError, match=r"the 80 values of y do not match .* take y.loc\[model.sample_ids_\]"):
@@ -234,6 +237,7 @@ def test_values_for_samples_in_another_order_are_refused(tables, whole):
     estimator(lacking="complete").fit(tables, y.loc[model.sample_ids_])
 
 
+@pytest.mark.longer
 def test_lacking_that_is_not_at_random_is_said(whole):
     scores = estimator().fit_transform(whole)
     gone = scores[:, 0] > np.quantile(scores[:, 0], 0.75)

@@ -62,6 +62,7 @@ def fit(problem, D, tables=None, **settings):
     return DKPCA(D, kernel=problem.kernel, **settings).fit(problem.fitted if tables is None else tables)
 
 
+@pytest.mark.longer
 @given(problems(), st.integers(1, 4))
 def test_at_full_rank_it_is_kernel_pca_of_the_joined_table(problem, D):
     X, n = problem.X, problem.n
@@ -100,6 +101,7 @@ def test_every_bound_holds_against_the_truth(problem, law, D, rank, bits):
     assert subspace_error(to_numpy(true.eigenvectors_), V) <= proof.subspace_error_at_most + 1e-7
 
 
+@pytest.mark.longer
 @given(problems(), st.sampled_from(LAWS), st.randoms())
 def test_the_order_of_parties_does_not_matter(problem, law, random):
     names = list(problem.fitted)
@@ -110,6 +112,7 @@ def test_the_order_of_parties_does_not_matter(problem, law, random):
     assert first.certificate_ == second.certificate_
 
 
+@pytest.mark.longer
 @given(problems(HAVE_WIDTHS), st.sampled_from(["product", "sum"]), st.floats(1e-3, 1e3))
 def test_balanced_weights_do_not_change_when_a_party_scales_its_columns(problem, law, factor):
     scaled = problem.fitted | {"p0": problem.fitted["p0"] * factor}
@@ -119,6 +122,7 @@ def test_balanced_weights_do_not_change_when_a_party_scales_its_columns(problem,
     )
 
 
+@pytest.mark.longer
 @given(problems(("linear",)), st.floats(1e-3, 1e3))
 def test_a_balanced_sum_of_linear_kernels_does_not_change_either(problem, factor):
     scaled = problem.fitted | {"p0": problem.fitted["p0"] * factor}

@@ -38,6 +38,7 @@ def true_matrix(blocks: list[np.ndarray], kernel: Kernel) -> np.ndarray:
     return kernel(X, X)
 
 
+@pytest.mark.longer
 @given(st.integers(0, 10**6), kernels, precisions, st.integers(1, 20), st.booleans())
 def test_what_is_missing_is_below_the_ceiling(seed, kernel, precision, rank, center):
     blocks = blocks_of(seed)

@@ -49,6 +49,7 @@ def alone(monkeypatch):
     monkeypatch.setattr("dkpca.linalg.streamed.statement", lambda n, columns: Probe(math.inf, 0.5))
 
 
+@pytest.mark.longer
 def test_an_answer_that_began_in_few_digits_is_orthogonal_to_what_was_taken_out(rng, alone):
     n = 900
     # Beside a large mean that is taken out, residuals scaled up to unit length have what rounding left of it.
@@ -58,6 +59,7 @@ def test_an_answer_that_began_in_few_digits_is_orthogonal_to_what_was_taken_out(
     assert np.abs(Q.T @ pairs.vectors).max() < 1e-14
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("center", [False, True])
 @pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=pytest.mark.torch)])
 def test_the_answer_has_all_digits_after_two_passes_in_all_digits(rng, alone, center, library):
@@ -71,6 +73,7 @@ def test_the_answer_has_all_digits_after_two_passes_in_all_digits(rng, alone, ce
     assert exact.next_value <= pairs.next_value * (1 + 1e-3)
 
 
+@pytest.mark.longer
 def test_a_correction_by_few_digits_takes_two_digits_off_the_residual_and_more(rng):
     gram = InFewDigits(decaying(900, rng))
     preview = LowPrecision.of(gram.rough(31), rng.standard_normal((900, 15)), 0)
@@ -80,6 +83,7 @@ def test_a_correction_by_few_digits_takes_two_digits_off_the_residual_and_more(r
     assert ritz(both, gram @ both).worst(10) < 1e-2 * measured.worst(10)
 
 
+@pytest.mark.longer
 def test_few_digits_of_another_matrix_cost_passes_and_no_digits(rng, alone):
     K, other = decaying(500, rng), decaying(500, rng).astype(np.float32)
     exact, pairs = leading(Given(K), 5, solver="dense"), leading(InFewDigits(K, other), 5, solver="streamed")

@@ -50,6 +50,7 @@ def numbers(x):
     return np.asarray(x.cpu() if hasattr(x, "cpu") else x)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("n", [40, 1000, 30_000], ids=["few rows", "less than a group", "chosen among a sample"])
 def test_it_is_the_answer_of_a_table_that_lies_on_the_device(torch, device, n):
@@ -117,6 +118,7 @@ def memory_map(X, folder, order):
     return np.load(path, mmap_mode="r")
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(
     "as_given",
@@ -234,6 +236,7 @@ def test_two_rows_are_enough(torch):
     assert np.isfinite(model.eigenvectors_).all()
 
 
+@pytest.mark.longer
 def test_the_estimator_takes_a_device(torch):
     given = tables(1500)
     expected = DKPCA(3, solver="landmark", gamma="scale").fit(given)
@@ -263,6 +266,7 @@ def test_little_memory_and_a_device_go_together(torch):
     np.testing.assert_allclose(tight.factor.data[:, :5], plenty.factor.data[:, :5], atol=1e-5)
 
 
+@pytest.mark.longer
 @pytest.mark.torch
 def test_covariates_go_with_rows_that_are_sent_to_a_device():
     given, batch = tables(3000, parties=2, columns=4), np.array(["a", "b", "c"])[np.arange(3000) % 3]

@@ -57,6 +57,7 @@ class TestAssociations:
         found = outcomes(RNG.normal(size=(50, 2)), {"sex": ["f", "m"] * 25}, in_fit=in_fit)
         assert "label 'sex' was a column of the fit: its association with the components is circular" in words(found)
 
+    @pytest.mark.longer
     def test_a_p_value_that_underflows_is_a_bound(self):
         scores = RNG.normal(size=(900, 1))
         found = outcomes(scores, {"same": scores[:, 0]})
@@ -72,6 +73,7 @@ class TestClusters:
         assert [len(set(found.labels[40 * k : 40 * k + 40])) for k in range(3)] == [1, 1, 1]
         np.testing.assert_array_equal(found.of(BLOBS), found.labels)
 
+    @pytest.mark.longer
     def test_one_cloud_has_no_stable_ones(self):
         found = outcomes(RNG.normal(size=(120, 4)), {})
         assert any("not stable, so that they may be no groups" in sentence for sentence in words(found))
@@ -84,6 +86,7 @@ class TestSurvival:
         scores = data[["age", "prio", "wexp"]].to_numpy(dtype=float)
         return scores, data["week"].to_numpy(dtype=float), data["arrest"].to_numpy(dtype=float)
 
+    @pytest.mark.longer
     def test_curves_log_rank_and_cox_are_those_of_lifelines(self, rossi):
         scores, time, event = rossi
         clusters = find_clusters(scores)
@@ -106,12 +109,14 @@ class TestSurvival:
         assert list(found.hazards) == ["component 1", "component 2"]
         assert "Cox regression on the first 2 components: 25 events allow no more" in found.notes
 
+    @pytest.mark.longer
     def test_too_few_events_are_a_sentence_and_no_number(self, rossi):
         scores, time, event = rossi
         found = survive(scores, find_clusters(scores), time, np.where(np.cumsum(event) <= 9, event, 0.0))
         assert (found.curves, found.logrank_p, found.hazards) == ({}, None, {})
         assert found.notes == ("9 events are too few to compare survival: it needs 10",)
 
+    @pytest.mark.longer
     def test_what_is_no_survival_is_refused(self, rossi):
         scores, time, event = rossi
         with pytest.raises(InputError, match="events 0 or 1"):
@@ -122,6 +127,7 @@ class TestSurvival:
             outcomes(scores, {"when": ["soon"] * len(scores), "event": event}, survival=("when", "event"))
 
 
+@pytest.mark.longer
 def test_the_page_of_a_model_has_all_of_it(tmp_path):
     ids = [f"s{i}" for i in range(120)]
     X = pd.DataFrame(np.hstack([BLOBS, BLOBS**2]), index=ids, columns=list("abcd"))

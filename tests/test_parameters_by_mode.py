@@ -146,6 +146,7 @@ class TestWhereAndWhen:
             late.set()
 
 
+@pytest.mark.longer
 def test_a_solver_keeps_to_the_memory_that_is_allowed():
     tables = {name: RNG.normal(size=(2_400, 4)) for name in "ab"}  # dense takes 138 MB
     used = [DKPCA(1, gamma=0.05, rank=2, max_memory=most).fit(tables).solvers_["a"] for most in ("100MB", "8GB")]

@@ -83,6 +83,7 @@ def test_one_sample_far_from_all_others_costs_their_distances_no_digits():
     assert subspace_error(truth.eigenvectors_, model.eigenvectors_) < 1e-12
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("n_parties", [2, 15, 30])
 def test_however_many_parties_the_sum_is_the_pooled_kernel(n_parties):
     parts = {f"p{j}": part for j, part in enumerate(np.array_split(X[:FIT], n_parties, axis=1))}
@@ -114,6 +115,7 @@ def test_standardized_columns_need_no_bounds_and_no_statistics():
     assert subspace_error(seen.eigenvectors_, hidden.eigenvectors_) < 1e-12
 
 
+@pytest.mark.longer
 def test_landmarks_serve_many_samples(monkeypatch):
     monkeypatch.setattr(quantities, "PAIRS_UP_TO", 300)
     monkeypatch.setattr(quantities, "PIECE", 5000)  # so that there are several pieces
@@ -194,6 +196,7 @@ def test_another_run_other_samples_or_another_key_turn_otherwise():
 
 
 # A uniform rotation, and rounds of cosine transforms.
+@pytest.mark.longer
 @pytest.mark.parametrize("n", [569, pytest.param(1200, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kernel", [Linear(), RBF(1 / 30)])
 def test_a_blind_center_with_a_hundred_known_rows_recovers_nothing(n, kernel):

@@ -54,7 +54,12 @@ def test_public_names_are_listed_by_dir_and_others_are_refused():
         dkpca.Fixed  # noqa: B018
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+LONGER = {"tune", "Tuning", "rank.Recovery"}  # many fits, or many attacks
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.longer) if name in LONGER else name for name in EXAMPLES]
+)
 def test_every_public_name_has_an_example_that_runs(name):
     value = EXAMPLES[name]
     own = doctest.DocTestFinder(recurse=False).find(value, name)

@@ -151,6 +151,7 @@ def test_units_of_a_column_change_nothing(factor):
         np.testing.assert_allclose(plain.by_attack[name], scaled.by_attack[name], atol=1e-5)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     "kernel", [RBF(0.1), Laplacian(0.1), ChiSquared(0.1), Linear(), Polynomial(0.1), Polynomial(0.1, own=True),
                CosineKernel(), CosineKernel(own=True)]
@@ -162,6 +163,7 @@ def test_every_kernel_of_quantities_is_attacked(kernel):
     assert found.worst > 0.6
 
 
+@pytest.mark.longer
 def test_categories_are_recovered_as_categories():
     codes = RANDOM.integers(0, 3, size=(300, 4)).astype(float)
     message = summary_of(codes, Overlap(0.3), 40, precision="float64")
@@ -175,6 +177,7 @@ def ordinal(n=300):
     return np.clip(np.round(4.0 + 1.5 * answers), 1.0, 7.0)
 
 
+@pytest.mark.longer
 def test_ordinal_codes_are_scored_as_numbers_too():
     codes = ordinal()
     message = summary_of(codes, Overlap(0.3), 20)
@@ -184,6 +187,7 @@ def test_ordinal_codes_are_scored_as_numbers_too():
     assert max(found) > 0.5
 
 
+@pytest.mark.longer
 def test_paths_over_similar_pairs_recover_what_a_narrow_kernel_hides_from_distances():
     found = measure(summary_of(TUMORS, RBF(1 / 10), 20), TUMORS).by_attack
     paths = np.max([found[name] for name in found if name.startswith("paths")], axis=0)
@@ -191,6 +195,7 @@ def test_paths_over_similar_pairs_recover_what_a_narrow_kernel_hides_from_distan
     assert np.mean(paths) > 0.9
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("rank", [5, 20, 60])
 @pytest.mark.parametrize(
     "kernel", [RBF(1 / 10), Laplacian(0.05), Polynomial(0.1, own=True), Overlap(0.3)], ids=lambda k: k.name
@@ -222,6 +227,7 @@ def test_the_union_of_two_messages_is_measured_side_by_side():
     assert min(both.by_attack["side by side"]) > 0.99
 
 
+@pytest.mark.longer
 def test_a_constant_column_and_a_matrix_of_similarities_have_nothing_to_recover():
     X = np.hstack([TUMORS[:, :2], np.full((len(TUMORS), 1), 5.0)])
     assert measure(summary_of(X, RBF(0.2), 10), X).columns[2] == 0.0
@@ -319,6 +325,7 @@ def test_numbers_on_a_grid_are_told_in_as_many_mixtures_as_they_need(rng):
     assert needed == [0.0, 1.0]
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(("n_other", "kernel", "rank"), [(1, Linear(), 20), (5, RBF(1 / 120), 60)])
 def test_a_column_that_few_have_stands_out(rng, n_other, kernel, rank):
     X = rng.standard_normal((400, 60))
@@ -330,6 +337,7 @@ def test_a_column_that_few_have_stands_out(rng, n_other, kernel, rank):
     assert against([seen_in(hidden, np.arange(400))], X).by_attack["shape"][0] < 0.5
 
 
+@pytest.mark.longer
 def test_lengths_of_rows_are_attacked(rng):
     X = np.column_stack([rng.lognormal(1.0, 1.2, 300), 8.0 + rng.standard_normal((300, 14))])
     summary = summary_of(X, CosineKernel(), 1)

@@ -22,6 +22,7 @@ def summarized(**settings):
     return dkpca.summarize(TUMORS, party="clinic", kernel=KERNEL, **settings)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(("precision", "most"), [("float32", 0.7), ("float16", 0.7), ("compact", 0.95)])
 def test_a_message_within_the_limit_is_found_and_a_finer_one_is_beyond_it(precision, most):
     goals = dkpca.rank.All((Fixed(23), Recovery(at_most=most)))
@@ -33,6 +34,7 @@ def test_a_message_within_the_limit_is_found_and_a_finer_one_is_beyond_it(precis
     assert measure(finer, TUMORS).worst > most
 
 
+@pytest.mark.longer
 def test_the_estimator_takes_the_goal():
     model = dkpca.DKPCA(2, parties=2, rank=[Fixed(20), Recovery(0.7)], gamma=1 / 30).fit(TUMORS)
     assert all(entry.rank < 20 for entry in model.ledger_)
@@ -44,6 +46,7 @@ def test_a_goal_that_changes_nothing_is_not_named():
     assert state.decided == "Fixed(rank=5)"
 
 
+@pytest.mark.longer
 def test_a_goal_that_no_message_meets_is_refused():
     with pytest.raises(InputError, match=r"Recovery\(at_most=0.1, known_rows=30\) cannot be met in float32"):
         summarized(rank=Recovery(at_most=0.1))
@@ -59,6 +62,7 @@ def limited(recovery, **others):
     return replace(ANYTHING, recovery=recovery, **others)
 
 
+@pytest.mark.longer
 def test_limits_lower_the_rank_until_they_hold():
     summary, state = summarized(rank=23, limits=limited(0.7))
     assert summary.rank < 23
@@ -71,11 +75,13 @@ def test_limits_that_no_message_meets_refuse_instead_of_sending_less():
         summarized(rank=23, limits=limited(0.1))
 
 
+@pytest.mark.longer
 def test_limits_count_more_known_rows_as_more_danger():
     few, many = limited(0.9, known_rows=3), limited(0.9)
     assert summarized(rank=23, limits=few)[0].rank > summarized(rank=23, limits=many)[0].rank
 
 
+@pytest.mark.longer
 def test_limits_of_rank_and_recovery_hold_together():
     assert summarized(rank=dkpca.rank.Auto(10), limits=limited(0.9, rank=3))[0].rank <= 3
 
@@ -91,6 +97,7 @@ def test_nothing_is_measured_where_nobody_asked():
     assert summarized(rank=5)[1].recovery is None
 
 
+@pytest.mark.longer
 def test_what_was_measured_is_kept_with_the_private_state_and_not_in_the_message(tmp_path):
     summary, state = summarized(rank=23, limits=limited(0.9))
     dkpca.save(tmp_path / "clinic.state", state)

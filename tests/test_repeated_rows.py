@@ -33,6 +33,7 @@ def best(K, k):
     return values[::-1], vectors[:, ::-1]
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("solver", ["dense", "streamed", "landmark"])
 def test_the_pairs_are_those_of_all_rows(rng, solver, dtype):
@@ -59,6 +60,7 @@ def test_the_pairs_are_those_of_all_rows(rng, solver, dtype):
     np.testing.assert_allclose(rows, V * np.sqrt(values), atol=2e-4 if dtype == np.float32 else 1e-6)
 
 
+@pytest.mark.longer
 def test_landmarks_miss_what_is_stated(rng):
     gram = KernelGram(RBF(0.5), repeated(rng, 900))
     pairs = leading(gram, 5, solver="landmark", n_landmarks=40)
@@ -121,6 +123,7 @@ def test_the_center_looks_products_up_and_gets_the_same_columns(rng, precision):
         np.testing.assert_allclose(own, gram.block(rows, columns), rtol=1e-13, atol=1e-15)
 
 
+@pytest.mark.longer
 def test_a_fit_is_as_good_as_that_of_all_rows_and_its_bounds_hold(rng, monkeypatch):
     tables = {"few": repeated(rng, 60, 3), "more": repeated(rng, 400, 4), "all": rng.standard_normal((N, 2))}
     settings: dict[str, Any] = {

@@ -55,6 +55,7 @@ class TestEveryWay:
         base = gram(xp, rng, kind)
         return (matrix := Centered(base) if center else base), leading(matrix, 5, solver="landmark", n_landmarks=40)
 
+    @pytest.mark.longer
     def test_what_is_said_of_the_pairs_is_true(self, xp, rng, kind, center, by_columns, monkeypatch):
         matrix, pairs = self.pairs(xp, rng, kind, center, by_columns, monkeypatch)
         K, V, A = (to_numpy(each) for each in (matrix.dense(), pairs.vectors, pairs.factor()))
@@ -247,6 +248,7 @@ class TestFactorsAsReceived:
         assert exact.certificate.subspace_error_at_most <= model.certificate.subspace_error_at_most
 
 
+@pytest.mark.longer
 def test_the_estimator_by_a_sample_is_near_the_exact_one(rng):
     tables = {name: table(rng) for name in "abc"}
     exact = DKPCA(3, gamma="scale", rank=10, solver="dense").fit(tables)

@@ -25,6 +25,7 @@ FULL: dict[str, Any] = {"rank": 10**6, "precision": "float64"}
 
 
 class TestNumberOfComponents:
+    @pytest.mark.longer
     @pytest.mark.parametrize("share", [0.3, 0.8, 0.95])
     @pytest.mark.parametrize("kernel", ["rbf", "linear"])
     def test_a_share_is_the_fewest_that_show_it(self, share, kernel):
@@ -47,6 +48,7 @@ class TestNumberOfComponents:
         model = DKPCA(None, kernel="rbf", parties=2, solver="landmark", n_landmarks=20).fit(DIGITS[:200])
         assert model.eigenvalues_.shape[0] <= 20
 
+    @pytest.mark.longer
     def test_parties_send_more_for_a_larger_share(self):
         sent = [[e.rank for e in DKPCA(s, parties=2).fit(DIGITS[:300]).ledger_] for s in (0.5, 0.99)]
         assert sum(sent[0]) < sum(sent[1])
@@ -74,6 +76,7 @@ def true_share(X, new, D, gamma):
 
 
 class TestScore:
+    @pytest.mark.longer
     @pytest.mark.parametrize("kernel", ["rbf", "linear", "laplacian", "poly", "cosine"])
     @pytest.mark.parametrize("center", [True, False])
     def test_of_the_fit_it_is_the_variance_explained(self, kernel, center, torch_or_numpy):
@@ -81,6 +84,7 @@ class TestScore:
         model = DKPCA(5, kernel=kernel, parties=3, center=center, **FULL).fit(X)
         assert model.score(X) == pytest.approx(float(model.explained_variance_ratio_.sum()), rel=1e-9)
 
+    @pytest.mark.longer
     def test_of_new_samples_it_is_that_of_the_joined_table(self):
         X, new = DIGITS[:200], DIGITS[200:260]
         model = DKPCA(8, gamma=0.02, parties=4, **FULL).fit(X)
@@ -158,6 +162,7 @@ class TestModelSelection:
         assert search.best_score_ > 0.85
         assert search.best_estimator_[0].party_names_ == list(GROUPS)
 
+    @pytest.mark.longer
     def test_without_labels_its_own_score_chooses(self):
         X = DIGITS[:120]
         search = GridSearchCV(

@@ -85,6 +85,7 @@ def test_anndata_in_a_dict_or_list_are_tables_too():
         assert np.isfinite(model.column_association()["party1"]).all()
 
 
+@pytest.mark.longer
 def test_results_survive_files(tmp_path, mdata):
     batch = pd.DataFrame({"batch": ["x", "y"] * 30}, index=mdata.mod["rna"].obs_names)
     model = DKPCA(3, lacking="mean").fit(mdata, covariates=batch)

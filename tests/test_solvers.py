@@ -143,6 +143,7 @@ def test_many_samples_in_float32_have_the_rank_they_have_in_float64(rng, n, solv
     assert coarse.values.sum() == pytest.approx(exact.values.sum(), rel=0.001)
 
 
+@pytest.mark.longer
 def test_placing_samples_takes_strips_and_no_square_matrix(rng, monkeypatch):
     X = rng.standard_normal((800, 4))
     model = DKPCA(3, parties=2, rank=20, solver="dense").fit(X)

@@ -36,6 +36,7 @@ def test_an_array_of_dates_is_refused():
         DKPCA(2).fit({"clinic": np.array([VISITS.to_numpy()] * 2).T})
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("ids", [range(N), [float(i) for i in range(N)]])
 def test_ids_are_refused_by_the_library_and_by_the_commands(ids, office):
     table = NUMBERS.assign(patient_id=list(ids))
@@ -57,6 +58,7 @@ def test_what_is_called_as_ids_and_is_none_is_a_feature():
     model.transform({"shop": NUMBERS.assign(number=np.arange(N) / 2)[::2]})  # only a fit asks what columns are
 
 
+@pytest.mark.longer
 def test_check_leaves_dates_out_unless_they_are_asked_for(office):
     NUMBERS.assign(person=[f"p{i}" for i in range(N)], visit=VISITS).to_csv(office.path / "dated.csv", index=False)
     for more, excluded in (((), True), (("--dates", "number"), False)):

@@ -35,6 +35,7 @@ def test_help_loads_neither_polars_nor_numpy_nor_any_command():
     assert "summarize" in ran.stdout
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("last", ["--help", "--json"])
 def test_a_party_waits_neither_for_scikit_learn_nor_for_pandas(office, last):
     code = (
@@ -91,6 +92,7 @@ def test_every_error_has_a_code_of_its_own():
     assert len({kind.code for kind in kinds}) == len(kinds)
 
 
+@pytest.mark.longer
 def test_an_interrupt_while_the_program_loads_is_one_sentence(office):
     in_the_middle_of_an_import = (
         "import builtins, os, signal, sys\n"
@@ -109,6 +111,7 @@ def test_an_interrupt_while_the_program_loads_is_one_sentence(office):
     assert ran.stderr == "dkpca: interrupted; no file was left half written, the command can be repeated\n"
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("when", [signal.SIGTERM, signal.SIGINT])
 def test_stopped_while_rust_runs_python_in_an_import_it_says_one_sentence(office, when):
     in_the_middle_of_an_import = (

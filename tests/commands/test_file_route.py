@@ -37,6 +37,7 @@ def test_files_give_the_estimators_eigenvectors(office, precision):
     assert_same_components(runs.load(office.path / "run"), model)
 
 
+@pytest.mark.longer
 def test_linear_files_give_the_estimators_eigenvectors(office):
     for owner in OWNERS:
         office.ok(
@@ -46,6 +47,7 @@ def test_linear_files_give_the_estimators_eigenvectors(office):
     assert_same_components(runs.load(office.path / "run"), estimator(numbers(), kernel="linear", rank=Fixed(4)))
 
 
+@pytest.mark.longer
 def test_the_format_of_a_table_does_not_matter(office):
     ids = np.array([f"p{i:02d}" for i in range(60)])
     tables = numbers()
@@ -123,6 +125,7 @@ def test_float32_files_give_the_estimators_eigenvectors(fused):
     assert_same_components(runs.load(fused.path / "run"), estimator(numbers()))
 
 
+@pytest.mark.longer
 def test_one_more_and_one_replaced_summary_reuse_the_rest(summarized):
     office = summarized
     office.ok("fuse", "bank.summary", "clinic.summary", "--components", 3, "--out", "run")
@@ -207,6 +210,7 @@ def test_the_installed_program_writes_what_it_writes_in_this_process(tmp_path, t
     assert installed.refused(*no_message) == summarized.refused(*no_message)
 
 
+@pytest.mark.longer
 def test_components_as_a_share_of_the_variance(office):
     tables = [f"{o}.csv" for o in OWNERS]
     office.ok("fit", *tables, "--id", "person", "--components", 0.6, "--gamma", GAMMA, "--jobs", 1, "--out", "run")

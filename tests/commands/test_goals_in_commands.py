@@ -10,6 +10,7 @@ TABLES = [f"{owner}.csv" for owner in OWNERS]
 COMPACT = ("--precision", "compact")
 
 
+@pytest.mark.longer
 def test_summarize_names_the_goal_that_decided(office):
     asked = ("summarize", "bank.csv", "--id", "person", "--gamma", 0.1, *COMPACT, "--out", "bank.summary")
     told = office.ok(*asked, "--rank", "error=0.01", "--rank", "bytes=1MB", "--json").json

@@ -41,6 +41,7 @@ def test_a_request_beyond_the_limits_is_refused_and_logged(office, asked, words)
     assert words in json.loads(line)["reason"]
 
 
+@pytest.mark.longer
 def test_after_so_many_different_fits_only_old_messages_are_sent_again(office):
     (office.path / "limits.toml").write_text(replace(ANYTHING, studies=2).to_toml())
     table = pl.read_csv(office.path / "bank.csv")

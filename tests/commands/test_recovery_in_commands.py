@@ -4,6 +4,7 @@ import io
 import json
 from dataclasses import replace
 
+import pytest
 from rich.console import Console
 
 from dkpca.cli.inspecting import may_send
@@ -32,6 +33,7 @@ def test_summarize_says_what_could_be_recovered_and_the_ledger_keeps_it(office):
     assert b"recover" not in (office.path / "bank.summary").read_bytes()
 
 
+@pytest.mark.longer
 def test_summarize_answers_red_or_green_whether_the_file_may_be_sent(office):
     answer = office.ok(*SUMMARIZE)
     (line,) = [line for line in answer.out.splitlines() if line.startswith("May I send this?")]
@@ -58,6 +60,7 @@ def test_the_answer_is_colored_on_a_terminal(office):
     assert may_send(Measurement(30, 60, not_measured="a matrix"), ANYTHING)[0] is None
 
 
+@pytest.mark.longer
 def test_inspect_at_the_party_shows_it_by_column(office):
     office.ok(*SUMMARIZE)
     told = office.ok("inspect", "bank.summary").out
@@ -67,12 +70,14 @@ def test_inspect_at_the_party_shows_it_by_column(office):
     assert office.ok("inspect", "bank.state", "--json").json["recovery"]["worst"] > 0
 
 
+@pytest.mark.longer
 def test_inspect_elsewhere_knows_nothing_of_it(office):
     office.ok(*SUMMARIZE)
     (office.path / "bank.state").unlink()
     assert "At this party" not in office.ok("inspect", "bank.summary").out
 
 
+@pytest.mark.longer
 def test_the_state_of_another_summary_is_not_taken_for_this_one(office):
     office.ok(*SUMMARIZE)
     data = (office.path / "bank.summary").read_bytes()
@@ -81,6 +86,7 @@ def test_the_state_of_another_summary_is_not_taken_for_this_one(office):
     assert "At this party" not in office.ok("inspect", "bank.summary").out
 
 
+@pytest.mark.longer
 def test_a_goal_from_the_command_line_lowers_the_rank(office):
     told = office.ok(*SUMMARIZE, "--rank", "recovery=0.6,known_rows=20", "--json").json
     assert told["decided"] == "Recovery(at_most=0.6, known_rows=20)"
@@ -88,6 +94,7 @@ def test_a_goal_from_the_command_line_lowers_the_rank(office):
     assert told["recovery"]["worst"] <= 0.6
 
 
+@pytest.mark.longer
 def test_limits_lower_or_refuse_before_anything_leaves(office):
     told = office.ok(*SUMMARIZE, *limited(office, recovery=0.6, known_rows=20), "--json").json
     assert told["recovery"]["worst"] <= 0.6
@@ -116,6 +123,7 @@ def test_a_kernel_matrix_has_no_columns_to_recover_and_inspect_says_so(office):
     assert "recovery is not measured" in office.ok("inspect", "similar.summary").out
 
 
+@pytest.mark.longer
 def test_a_limit_that_leaves_little_says_how_little(office):
     told = office.ok(*SUMMARIZE, "--rank", "recovery=0.5").out
     assert (

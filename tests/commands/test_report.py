@@ -55,6 +55,7 @@ def party(fused):
     return fused
 
 
+@pytest.mark.longer
 def test_a_party_draws_its_result_folder_with_its_own_labels(party):
     told = party.ok(
         *("report", "clinic/result", "--labels", "own.csv", "--id", "person", "--label", "diagnosis"),
@@ -71,6 +72,7 @@ def test_a_party_draws_its_result_folder_with_its_own_labels(party):
     assert "Proved: the 3 components capture at least <strong>90.0%</strong> of the best possible variance" in page
 
 
+@pytest.mark.longer
 def test_columns_that_party_toml_leaves_out_are_not_correlated(party):
     def related(table):
         told = party.ok("report", "clinic/result", "--table", table, "--id", "person", "--json").json
@@ -82,6 +84,7 @@ def test_columns_that_party_toml_leaves_out_are_not_correlated(party):
     assert related("party.toml")
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("entry", "value", "reason"),
     [
@@ -111,6 +114,7 @@ def test_an_importance_table_that_is_none_is_refused(text, party):
     assert "clinic/result/importance.csv: is not a table of two" in party.refused("report", "clinic/result")
 
 
+@pytest.mark.longer
 def test_names_in_a_file_cannot_command_a_terminal(party):
     name = "a\x1b]0;owned\x07\x1b[31m\nred"
     pl.DataFrame({"person": PEOPLE, name: [0.5, 1.5, 2.5] * 20}).write_csv(party.path / "odd.csv")
@@ -120,6 +124,7 @@ def test_names_in_a_file_cannot_command_a_terminal(party):
         assert said.replace("\n", "").isprintable()
 
 
+@pytest.mark.longer
 def test_a_message_of_scores_is_named_by_the_party_whose_ids_were_fitted(party):
     party.ok("report", "result.scores")
     assert page_names(party.path / "result.html")[0][:2] == ["0", "1"]
@@ -130,6 +135,7 @@ def test_a_message_of_scores_is_named_by_the_party_whose_ids_were_fitted(party):
     assert "own.csv: none of its 60 ids is a sample of result.scores, whose first is '0'" in error
 
 
+@pytest.mark.longer
 def test_labels_about_other_samples_are_counted_and_refused(party):
     strangers = [f"q{i:02d}" for i in range(60)]
     pl.DataFrame({"who": strangers, "diagnosis": ["ill"] * 60}).write_csv(party.path / "others.csv")
@@ -161,6 +167,7 @@ def test_row_numbers_of_a_message_are_no_ids(party):
     assert "none of its 50 ids is a sample" in error
 
 
+@pytest.mark.longer
 def test_a_run_of_a_center_without_names_is_named_at_the_party(party):
     party.ok("report", "unnamed", "--table", "bank.csv", "--labels", "own.csv", "--id", "person", "--out", "my.html")
     names, header = page_names(party.path / "my.html")
@@ -221,6 +228,7 @@ def test_labels_of_every_kind_become_colors(tmp_path):
     np.testing.assert_array_equal(many.numbers, [*range(40), np.nan])
 
 
+@pytest.mark.longer
 def test_more_columns_than_a_page_should_carry_have_to_be_named(fused):
     wide = pl.DataFrame({"person": PEOPLE, **{f"c{j}": range(60) for j in range(MOST_COLUMNS + 1)}})
     wide.with_columns(free=pl.col("person") + " wrote this").write_csv(fused.path / "wide.csv")
@@ -244,6 +252,7 @@ def test_labels_that_do_not_fit_are_said(fused):
     assert "bank.csv: is one of the input tables; choose another --out" in error
 
 
+@pytest.mark.longer
 def test_new_samples_are_drawn_with_their_run_and_not_alone(fused):
     for owner, X in numbers().items():
         frame(X[:7], [f"n{i}" for i in range(7)]).write_csv(fused.path / f"{owner}.new.csv")
@@ -273,6 +282,7 @@ def test_many_samples_are_drawn_in_part_and_the_page_says_so(fused):
     assert "p00" not in page  # ids travel as data
 
 
+@pytest.mark.longer
 def test_a_page_never_grows_over_its_limit(monkeypatch):
     rng = np.random.default_rng(0)
     names = [rng.bytes(20).hex() for _ in range(9000)]  # cannot be compressed well
@@ -311,6 +321,7 @@ def test_every_script_is_part_of_the_page():
     assert "eval(" not in joined
 
 
+@pytest.mark.longer
 def test_a_german_table_with_ids_in_other_letters_is_matched_as_agreed(party):
     text = "person;diagnose;größe\n" + "".join(
         f"P{i:02d} ;{'krank' if i % 2 else 'gesund'};1,{i:02d}\n" for i in range(60)
@@ -362,6 +373,7 @@ def test_the_page_begins_the_certificate_with_the_verdict(fused):
     assert page.index(verdict) < page.index("All statements") < page.index("Theorem 1 of the paper")
 
 
+@pytest.mark.longer
 def test_columns_that_drive_a_component_are_drawn_as_a_study_left_them(fused):
     fused.ok("fuse", *(f"{o}.summary" for o in OWNERS), "--components", 3, "--out", "run")
     values = np.array([[1.0, 0.0, 0.5], [-2.0, 0.1, 0.0]])

@@ -83,6 +83,7 @@ def test_check_does_not_send_its_user_to_check(office):
     assert "dkpca check" not in said
 
 
+@pytest.mark.longer
 def test_fit_names_the_table_of_the_party_that_fails(office):
     rewrite(office, constant, "clinic")
     error = office.refused("fit", "bank.csv", "clinic.csv", "--id", "person", "--out", "run")
@@ -91,6 +92,7 @@ def test_fit_names_the_table_of_the_party_that_fails(office):
     assert not (office.path / "run").exists()
 
 
+@pytest.mark.longer
 def test_differing_gamma_is_refused_and_the_run_stays(fused):
     fused.ok("summarize", "shop.csv", "--id", "person", "--gamma", 0.07, "--rank", 20, "--party", "shop",
              "--out", "other.summary")  # fmt: skip
@@ -108,6 +110,7 @@ def test_new_tables_without_a_party_or_two_of_one_are_refused_before_the_fit(off
     assert "--new: write NAME=FILE, with the name of a party of the fit, once for each party" in error
 
 
+@pytest.mark.longer
 def test_a_summary_of_other_samples_is_refused_and_the_run_stays(fused):
     rewrite(fused, lambda table: table.reverse(), "shop")
     fused.ok("summarize", "shop.csv", "--id", "person", "--gamma", GAMMA, "--rank", 20, "--out", "other.summary",
@@ -290,6 +293,7 @@ def test_an_unexpected_exception_is_not_swallowed(office, monkeypatch):
         office.run("fuse", "--out", "run")
 
 
+@pytest.mark.longer
 def test_help_reads_like_documentation(office):
     listed = office.ok("--help").out
     for command in ("check", "summarize", "fuse", "inspect", "fit", "tune", "report", "demo"):

@@ -99,9 +99,13 @@ def finished(tmp_path_factory):
 
 SLOW = pytest.mark.slow
 EVERY_PROTECTION = ["open", pytest.param("sums", marks=SLOW), pytest.param("blind", marks=SLOW)]
+EVERY_MODE = [
+    mode if mode == "open" else pytest.param(mode, marks=SLOW if "," in mode else pytest.mark.longer)
+    for mode in MODES
+]
 
 
-@pytest.mark.parametrize("mode", [mode if "," not in mode else pytest.param(mode, marks=SLOW) for mode in MODES])
+@pytest.mark.parametrize("mode", EVERY_MODE)
 def test_a_study_is_the_fit_in_one_process_bit_for_bit(mode, finished):
     consortium = finished(mode)
     model = in_one_process(consortium)
@@ -128,6 +132,7 @@ def test_a_study_is_the_estimator_on_the_same_tables(mode, finished):
     assert subspace_error(model.eigenvectors_, orthonormal) < 1e-9
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("mode", [*EVERY_PROTECTION, pytest.param("open, kernels by party", marks=SLOW)])
 def test_a_result_says_with_which_settings_and_kernels_it_was_made(mode, finished):
     consortium = finished(mode)
@@ -166,6 +171,7 @@ def test_a_report_refuses_settings_of_another_type(wrong, finished, tmp_path):
     assert json.loads(answer.err)["error"]["code"] == "input"
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("mode", EVERY_PROTECTION)
 def test_samples_are_matched_by_tokens(mode, tmp_path):
     given = tables(shared=False)
@@ -181,6 +187,7 @@ def test_samples_are_matched_by_tokens(mode, tmp_path):
     assert not set(named) & common  # the center knows tokens, or numbers, and no id
 
 
+@pytest.mark.longer
 def test_an_audit_draws_rows_that_nobody_chose(tmp_path):
     fit = MODES["open"] | {"audit": 5}
     consortium = Consortium(tmp_path, tables(), fit, align="position", samples=10).join(**ANYTHING).sign()
@@ -198,6 +205,7 @@ def put_new(root, tables):
         (root / name / "new/1.csv").write_text("\n".join([head, *lines]) + "\n")
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("mode", EVERY_PROTECTION)
 def test_batches_of_new_samples_are_placed(mode, tmp_path):
     given, new = tables(), tables(80)
@@ -219,6 +227,7 @@ def test_batches_of_new_samples_are_placed(mode, tmp_path):
         assert np.array_equal(scores, found["airline"][1])
 
 
+@pytest.mark.longer
 def test_whoever_is_not_to_get_the_result_does_not(tmp_path):
     consortium = (
         Consortium(tmp_path, tables(), MODES["open"], align="position", samples=10, result_to=("center", "airline"))
@@ -230,6 +239,7 @@ def test_whoever_is_not_to_get_the_result_does_not(tmp_path):
     assert not (tmp_path / "weather/result").exists()
 
 
+@pytest.mark.longer
 def test_waiting_says_for_whom_and_since_when(tmp_path):
     consortium = Consortium(tmp_path, tables(), MODES["open"], samples=10).join(**ANYTHING).sign("airline", "center")
     with pytest.raises(WaitingError) as waiting:
@@ -244,6 +254,7 @@ def test_waiting_says_for_whom_and_since_when(tmp_path):
     assert consortium.status()["waiting"] == {"signature-1": ["registry", "weather"]}
 
 
+@pytest.mark.longer
 def test_a_review_after_signing_does_not_invite_to_sign(tmp_path):
     consortium = Consortium(tmp_path, tables(), MODES["open"], samples=10).join(**ANYTHING)
     assert consortium.at("airline", study.review).words()[-1] == "GREEN: you may sign."
@@ -265,6 +276,7 @@ def test_whoever_has_not_signed_is_told_to_and_waits_for_nobody(tmp_path):
         consortium.run("airline")
 
 
+@pytest.mark.longer
 def test_the_measure_at_go_takes_samples_in_the_order_of_the_review(tmp_path, monkeypatch):
     seen = []
 
@@ -279,6 +291,7 @@ def test_the_measure_at_go_takes_samples_in_the_order_of_the_review(tmp_path, mo
     assert all(keys == [f"s{row}" for row in range(60)] for keys in seen)
 
 
+@pytest.mark.longer
 def test_a_table_with_other_columns_than_the_party_joined_with_is_measured_and_not_signed(tmp_path):
     consortium = Consortium(tmp_path, tables(), MODES["open"], samples=10).join(**ANYTHING)
     with (tmp_path / "airline" / "party.toml").open("a") as file:
@@ -292,6 +305,7 @@ def test_a_table_with_other_columns_than_the_party_joined_with_is_measured_and_n
         consortium.at("airline", study.sign, found.study.fingerprint)
 
 
+@pytest.mark.longer
 def test_a_red_review_names_the_columns_without_which_the_plan_is_green(tmp_path):
     rng = np.random.default_rng(0)
     group = np.repeat([-1.0, 1.0], 60)[:, None]  # shows in any leading component; the other columns are noise
@@ -308,6 +322,7 @@ def test_a_red_review_names_the_columns_without_which_the_plan_is_green(tmp_path
     assert [f.limit for f in consortium.at("airline", study.review).findings if not f.ok] == ["columns"]
 
 
+@pytest.mark.longer
 def test_where_no_plan_near_a_red_one_is_green_the_review_says_what_is_left_to_do(tmp_path):
     consortium = Consortium(tmp_path, tables(), MODES["open"], samples=10).join(**ANYTHING)
     red = replace(consortium.at("airline", study.review), findings=(Finding("recovery", 0.5, 1.0, ok=False),))
@@ -321,6 +336,7 @@ def test_a_plan_whose_last_day_is_over_is_not_reviewed_as_if_it_could_be_signed(
         consortium.at("airline", study.review)
 
 
+@pytest.mark.longer
 def test_a_party_joins_with_the_party_toml_that_check_wrote(tmp_path):
     consortium = Consortium(tmp_path, tables(), MODES["open"], samples=10)
     own = (tmp_path / "airline.csv").read_text().replace(",", ";").replace(".", ",")
@@ -340,6 +356,7 @@ def test_a_party_joins_with_the_party_toml_that_check_wrote(tmp_path):
         consortium.at("weather", study.join, tmp_path / "none.toml", None, "weather")
 
 
+@pytest.mark.longer
 def test_too_few_common_samples_end_the_study_for_all(tmp_path):
     consortium = Consortium(tmp_path, tables(shared=False), MODES["open"], samples=50).join(**ANYTHING).sign()
     with pytest.raises(RefusedError, match="airline refused at step 'shape': too few samples .*49 here"):
@@ -348,6 +365,7 @@ def test_too_few_common_samples_end_the_study_for_all(tmp_path):
         consortium.run("weather")
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("lowered", "reason"),
     [
@@ -382,6 +400,7 @@ def test_common_samples_that_need_a_higher_rank_than_all_samples_are_not_answere
     assert not (tmp_path / "shared/airline/summary").exists()
 
 
+@pytest.mark.longer
 def test_without_a_common_sample_the_center_names_who_shares_none_and_the_parties_hear_why(tmp_path):
     given = tables()
     given["weather"] = ([f"00{row}" for row in range(60)], given["weather"][1])
@@ -403,6 +422,7 @@ def test_a_join_that_lacks_the_id_column_can_be_repeated_with_it(tmp_path):
         consortium.at("airline", study.join, table, "x0", "airline")
 
 
+@pytest.mark.longer
 def test_a_member_that_closed_the_study_is_told_so_and_not_that_its_table_is_missing(tmp_path):
     consortium = Consortium(tmp_path, tables(), MODES["open"], samples=10).join(**ANYTHING).sign()
     consortium.at("airline", lambda folder, memory: founding.seat(folder, memory).memory.close())

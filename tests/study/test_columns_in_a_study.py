@@ -32,6 +32,7 @@ def at(consortium, name):
     return Drives.from_csv((consortium.root / name / "result" / "importance.csv").read_bytes())
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("mode", ["open", "open, gamma from statistics", "sums"])
 def test_with_row_means_each_party_has_them_within_its_bound(mode, tmp_path):
     fit = MODES[mode] | {"n_components": 20}
@@ -46,6 +47,7 @@ def test_with_row_means_each_party_has_them_within_its_bound(mode, tmp_path):
         assert 0 < found.errors[:, 0].max() < 0.1 * np.abs(true[name][:, 0]).max()
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("mode", ["open", "blind"])
 def test_under_the_sum_law_they_are_exact_and_nothing_is_sent_for_them(mode, tmp_path):
     fit = MODES[mode] | {"law": "sum", "rank": 10**6, "precision": "float64"}
@@ -57,16 +59,19 @@ def test_under_the_sum_law_they_are_exact_and_nothing_is_sent_for_them(mode, tmp
         np.testing.assert_allclose(found.values, true[name], rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.longer
 def test_a_kernel_without_derivatives_has_no_file(tmp_path):
     finished(tmp_path, MODES["open, kernels by party"])
     assert {path.parts[-3] for path in tmp_path.glob("*/result/importance.csv")} == {"airline", "registry"}
 
 
+@pytest.mark.longer
 def test_without_row_means_a_party_has_none_under_the_product(tmp_path):
     finished(tmp_path, MODES["open"])
     assert not list(tmp_path.glob("*/result/importance.csv"))
 
 
+@pytest.mark.longer
 def test_where_the_solver_picks_landmarks_center_and_parties_say_that_none_are_sent(tmp_path, monkeypatch):
     monkeypatch.setattr(leading, "WORK", 1e3)
     consortium, _ = finished(tmp_path, MODES["open"] | {"n_landmarks": 20}, row_means=True)
@@ -76,6 +81,7 @@ def test_where_the_solver_picks_landmarks_center_and_parties_say_that_none_are_s
     assert told.startswith("note: center used landmarks and sent no row means, so there is no importance.csv\nDone:")
 
 
+@pytest.mark.longer
 def test_review_and_inspect_say_that_they_leave(tmp_path):
     consortium = Consortium(tmp_path, tables(), MODES["open"], align="position", samples=10, row_means=True)
     said = consortium.join(**ANYTHING).at("airline", study.review).words()
@@ -89,6 +95,7 @@ def test_review_and_inspect_say_that_they_leave(tmp_path):
     assert again.residual == told.residual
 
 
+@pytest.mark.longer
 def test_row_means_that_the_plan_does_not_have_are_refused(tmp_path, monkeypatch):
     consortium = Consortium(tmp_path, tables(), MODES["open"], align="position", samples=10)
     consortium.join(**ANYTHING).sign()
@@ -98,6 +105,7 @@ def test_row_means_that_the_plan_does_not_have_are_refused(tmp_path, monkeypatch
         consortium.finish()
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("change", [{"residual": 1e308}, {"row_means": Rounded(np.full((60, 1), 1e308))}])
 def test_numbers_that_make_them_infinite_are_refused(change, tmp_path, monkeypatch):
     consortium = Consortium(tmp_path, tables(), MODES["open"], align="position", samples=10, row_means=True)

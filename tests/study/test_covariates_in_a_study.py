@@ -31,6 +31,7 @@ def orthonormal(scores):
     return scores / np.linalg.norm(scores, axis=0)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("mode", EVERY_PROTECTION)
 def test_a_study_with_covariates_is_the_estimator_with_them(mode, tmp_path):
     given = tables()
@@ -46,6 +47,7 @@ def test_a_study_with_covariates_is_the_estimator_with_them(mode, tmp_path):
     assert np.abs(centered @ orthonormal(scores)).max() < 1e-10 * np.linalg.norm(centered)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("mode", EVERY_PROTECTION)
 def test_covariates_follow_their_samples_through_alignment(mode, tmp_path):
     given = tables(shared=False)
@@ -79,6 +81,7 @@ def test_new_samples_come_with_their_covariates(mode, tmp_path):
         np.testing.assert_allclose(scores, expected, atol=1e-6)
 
 
+@pytest.mark.longer
 def test_review_says_what_the_center_will_see_and_to_whom_it_belongs(tmp_path):
     consortium = Consortium(tmp_path, tables(), MODES["open"], align="position", samples=10, covariates=TAKEN)
     consortium.join(**ANYTHING)
@@ -124,6 +127,7 @@ def test_columns_are_sent_in_the_clear_only_if_their_owner_lists_them(taken, tmp
     np.testing.assert_allclose(A[30:] @ np.linalg.lstsq(A[:30], X[:30], rcond=None)[0], X[30:], atol=1e-3)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(("batches", "red"), [(0, False), (1, True)])
 def test_covariates_of_a_blind_fit_are_hidden_but_those_of_new_samples_are_not(batches, red, tmp_path):
     about: dict[str, Any] = {"align": "position", "samples": 10, "covariates": TAKEN}
@@ -134,6 +138,7 @@ def test_covariates_of_a_blind_fit_are_hidden_but_those_of_new_samples_are_not(b
     assert ("registry0" in found.columns) == red
 
 
+@pytest.mark.longer
 def test_covariates_that_single_samples_out_are_not_shown_to_a_blind_center(tmp_path):
     given = tables()
     given["registry"][1][:, 0] = 0.0
@@ -230,6 +235,7 @@ def test_where_samples_are_lacking_their_owner_has_all_of_them(tmp_path):
         other.finish()
 
 
+@pytest.mark.longer
 def test_review_of_a_blind_plan_lists_the_slopes_and_counts_no_rows_of_new_samples(tmp_path):
     plan: dict[str, Any] = {
         "align": "position",

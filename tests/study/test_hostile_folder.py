@@ -175,6 +175,7 @@ class TestHugeFiles:
             file.truncate(2**40)
         assert self.used(lambda: actors.member("weather")) < 5e7
 
+    @pytest.mark.longer
     def test_a_large_body_goes_through_in_pieces(self, actors):
         content = os.urandom(2**20) * 60
         send(actors, content=memoryview(content))
@@ -199,11 +200,13 @@ class TestManyFiles:
         finally:
             tracemalloc.stop()
 
+    @pytest.mark.longer
     def test_are_not_listed_beyond_what_the_plan_has_steps_for(self, filled):
         with pytest.raises(StorageError, match=f"has more than {MOST_FILES} files"):
             filled.member("center").has("airline", "summary")
         assert replace(filled.plan, batches=9).most_files > MOST_FILES + 9 * 20
 
+    @pytest.mark.longer
     def test_take_no_memory_before_they_are_refused(self, filled):
         """The careless twin lists them all first."""
 
@@ -213,6 +216,7 @@ class TestManyFiles:
 
         assert self.peak(careful) < 0.1 * self.peak(lambda: filled.folder.listing("airline", 10**6))
 
+    @pytest.mark.longer
     def test_do_not_hide_a_plan(self, filled, where):
         for number in range(MOST_FILES):
             (where / "center" / f"junk-{number}").touch()

@@ -23,6 +23,7 @@ def kept(root, lacking, align, **fit):
     return given, consortium
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("lacking", "align"),
     [
@@ -166,6 +167,7 @@ def test_own_numbers_under_masked_sums_with_mean_rows_count_as_known(kernel, tmp
     assert "between samples that the others lack" in "\n".join(told.words())
 
 
+@pytest.mark.longer
 def test_samples_that_one_party_has_alone_end_a_study_by_sums(tmp_path):
     given = at_two()
     given["airline"] = ([*given["airline"][0], "alone"], np.vstack([given["airline"][1], given["airline"][1][:1]]))
@@ -175,6 +177,7 @@ def test_samples_that_one_party_has_alone_end_a_study_by_sums(tmp_path):
         consortium.finish()
 
 
+@pytest.mark.longer
 def test_too_few_common_samples_are_refused(tmp_path):
     given = tables(shared=False)
     consortium = Consortium(tmp_path, given, OPEN | {"lacking": "mean"}, align="psi", samples=59)

@@ -70,6 +70,7 @@ def put(consortium, tmp_path, batch, ids_by_party):
         (tmp_path / name / f"new/{batch}.csv").write_text("\n".join([head, *lines]) + "\n")
 
 
+@pytest.mark.longer
 def test_a_sample_is_placed_once_and_a_small_batch_not_at_all(fitted, tmp_path):
     put(fitted, tmp_path, 1, {"airline": ["n0", "n1", "n2"]})
     with pytest.raises(InputError, match="batch-1 has 3 samples; the plan asks for at least 5"):
@@ -84,6 +85,7 @@ def test_a_sample_is_placed_once_and_a_small_batch_not_at_all(fitted, tmp_path):
         fitted.run("airline")
 
 
+@pytest.mark.longer
 def test_scores_of_new_samples_of_a_blind_study_have_the_signs_of_the_fit(fitted, tmp_path):
     old = tables(30)
     for name, (_, X) in old.items():
@@ -98,6 +100,7 @@ def test_scores_of_new_samples_of_a_blind_study_have_the_signs_of_the_fit(fitted
     np.testing.assert_allclose(after[1], same, atol=1e-6)
 
 
+@pytest.mark.longer
 def test_a_batch_of_which_few_samples_are_common_ends_there(fitted, tmp_path):
     own = {name: ["n0", "n1", *(f"{name}{i}" for i in range(6))] for name in fitted.names}
     put(fitted, tmp_path, 1, own)
@@ -175,6 +178,7 @@ class TestARestoredFolder:
             opened.unlink()
         replace(center).send("result", [Part("airline", ("airline",), [other])], kind="question")
 
+    @pytest.mark.longer
     @pytest.mark.parametrize("change", ["another_file", "another_weight"])
     @pytest.mark.parametrize("careless", [False, True])
     def test_adds_no_other_numbers_under_the_same_masks(self, change, careless, weighed_once, tmp_path, monkeypatch):

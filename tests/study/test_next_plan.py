@@ -49,6 +49,7 @@ def test_is_signed_and_run_by_old_and_new_members(first, tmp_path):
     assert founding.status(Folder(again.url))["waiting"] == {}
 
 
+@pytest.mark.longer
 def test_needs_everybody_who_signed_the_first(first):
     with pytest.raises(InputError, match="plan-2.toml: every member of plan-1.toml must sign it, but weather"):
         following(first, ["airline", "registry", "port"])

@@ -63,6 +63,7 @@ def test_killed_at_every_write_and_repeated_it_ends_with_the_same_content(tmp_pa
     assert died > 15
 
 
+@pytest.mark.longer
 def test_killed_while_joining_and_signing_it_signs_the_same(tmp_path):
     at = 0
     while True:

@@ -45,6 +45,7 @@ def center_of(consortium):
     return consortium.at("center", founding.seat)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     "seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)]
 )
@@ -67,6 +68,7 @@ def test_all_who_are_waited_for_are_named(signed):
     assert (waiting.value.step, waiting.value.members) == ("tokens", PARTIES)
 
 
+@pytest.mark.longer
 def test_what_would_be_computed_otherwise_by_now_is_not_told_again(finished):
     center = center_of(finished)
     first = (finished.root / "shared/center/sums-1").read_bytes()

@@ -31,6 +31,7 @@ def signed(signed_once, tmp_path):
     return signed_once.copy(tmp_path)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("mode", EVERY_PROTECTION)
 def test_the_samples_are_those_of_the_clear_ids_and_the_answer_that_of_tokens(mode, tmp_path):
     (tmp_path / "ring").mkdir()
@@ -95,6 +96,7 @@ def reversed_(points):
     return points[::-1]
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -140,6 +142,7 @@ def test_a_second_list_at_a_later_hop_is_not_raised_by_another_command(signed, t
     assert not list(tmp_path.glob("shared/weather/ring-3"))
 
 
+@pytest.mark.longer
 def test_ids_made_alike_in_other_ways_are_refused(tmp_path):
     consortium = ring(tmp_path)
     described = tmp_path / "weather/party.toml"

@@ -83,6 +83,7 @@ class TestFolders:
         with pytest.raises(InputError, match=words):
             read(folder, Reading())
 
+    @pytest.mark.longer
     def test_the_commands_take_a_folder_wherever_they_take_a_file(self, rng, tmp_path):
         office = Office(tmp_path)
         for name in ("bank", "shop"):

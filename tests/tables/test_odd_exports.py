@@ -119,6 +119,7 @@ class TestCheck:
         assert [column["n_missing"] for column in found["columns"]] == [4, 0]  # every 5 is a grade
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     "name",
     [

@@ -90,6 +90,7 @@ def test_a_file_that_is_no_workbook_is_refused(tmp_path):
         read(tmp_path / "t.xlsx", Reading("id"))
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("cell", ["XFD1048576", "ZZZZZZ4000000000"])
 def test_a_stray_cell_far_away_takes_no_memory(tmp_path, cell):
     book = openpyxl.Workbook()
