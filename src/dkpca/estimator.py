@@ -1,7 +1,8 @@
 """`DKPCA`: the whole protocol behind a scikit-learn estimator."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
@@ -264,20 +265,34 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             Labels of the rows of arrays, used like an index.
         """
         settings, compute = self._settings()
-        self._cluster = self._training = None
         X = scverse.unwrapped(X)
-        if _on_cluster(X):
-            return self._fit_on_cluster(X, y, settings, compute, covariates, sample_ids)
-        given = inputs.for_fit(self._by_party(X, fitted=False), settings, sample_ids)
-        warn(given.notes)
-        inputs.check_outcome(y, given.ids, given.first)
-        known = self._learned(inputs.rows_of_samples(covariates, given.ids, given.first), y)
-        model, states, shield = in_process.fit(given.tables, settings, compute, places=given.places, covariates=known)
-        states = _with_columns(model, states, given.columns, settings)
-        sources = {name: table for name, table in given.tables.items() if is_source(table)}
-        self._training = given.tables
-        warn(_not_at_random(model, y))
-        return self._take_over(model, list(given.tables), states, sources, shield, given.ids)
+        with self._as_before_if_it_fails():
+            self._cluster = self._training = None
+            if _on_cluster(X):
+                return self._fit_on_cluster(X, y, settings, compute, covariates, sample_ids)
+            given = inputs.for_fit(self._by_party(X, fitted=False), settings, sample_ids)
+            warn(given.notes)
+            inputs.check_outcome(y, given.ids, given.first)
+            known = self._learned(inputs.rows_of_samples(covariates, given.ids, given.first), y)
+            model, states, shield = in_process.fit(
+                given.tables, settings, compute, places=given.places, covariates=known
+            )
+            states = _with_columns(model, states, given.columns, settings)
+            sources = {name: table for name, table in given.tables.items() if is_source(table)}
+            self._take_over(model, list(given.tables), states, sources, shield, given.ids)
+            self._training = given.tables
+            warn(_not_at_random(given.places or {}, self.eigenvectors_, y))
+        return self
+
+    @contextmanager
+    def _as_before_if_it_fails(self) -> Iterator[None]:
+        """Leave the fit before as it was where this one is refused."""
+        before = dict(vars(self))
+        try:
+            yield
+        except BaseException:
+            self.__dict__ = before
+            raise
 
     def fit_transform(
         self, X: AnyTables, y: object = None, *, covariates: Any = None, sample_ids: Any = None
@@ -337,7 +352,10 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         known = Covariates.of(covariates)
         warn(known.words()[1:])
         if y is not None:
-            warn(predicted(known, *inputs.outcome_columns(y)))
+            values, names = inputs.outcome_columns(y)
+            if len(values) != len(known.basis):
+                raise InputError(f"y has {len(values)} values, and the covariates are of {len(known.basis)} samples")
+            warn(predicted(known, values, names))
         return known
 
     def _check_covariates(self, covariates: Any) -> None:
@@ -481,7 +499,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         why = agreement.missing(self.model_, self._shield.protect)
         if why:
             raise InputError(f"agreement_test compares parties, and {why}")
-        return agreement.unrelated(self.model_, n_permutations=n_permutations, seed=int(random_state or 0))
+        seed = Fit(random_state=random_state).seed
+        return agreement.unrelated(self.model_, n_permutations=n_permutations, seed=seed)
 
     def _audited(self, model: Any) -> Self:
         self.model_, self.certificate_ = model, model.certificate
@@ -539,8 +558,14 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             raise InputError(f"{method} needs the tables of the fit, which are not saved with it; pass them as X")
         if X is None:
             return self._training  # type: ignore[no-any-return]
-        given = self._given_new(X, sample_ids)
-        fitted, ids = ([*map(str, labels or ())] for labels in (self._ids, given.ids))  # saved ones may be text
+        given = self._given_new(X, sample_ids, of_fit=True)
+        absent = sorted(set(self.party_names_) - set(given.tables))
+        if absent:
+            raise InputError(
+                f"{method} needs the tables of all parties, and those of {absent} are missing; pass them"
+            )
+        known = (() if labels is None else labels for labels in (self._ids, given.ids))
+        fitted, ids = ([*map(str, labels)] for labels in known)  # saved ones may be text
         rows = [table.shape[0] for table in given.tables.values() if not is_source(table)]
         if (fitted and ids and fitted != ids) or any(count != self.model_.n_samples for count in rows):
             raise InputError(
@@ -692,11 +717,16 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             The directory.
         """
         model = import_module("dkpca.store.files").model_beside(Path(path))
-        states = import_module("dkpca.store.files").read_states(Path(path) / "private")
+        kept = import_module("dkpca.store.files").read_states(Path(path) / "private")
+        ids = {name: wire.fingerprint(summary) for name, summary in model.received.items()}
+        states = {name: state for name, state in kept.items() if getattr(state, "summary_id", "") == ids.get(name)}
         kernel = model.kernel if len(set(model.kernels.values())) == 1 else model.kernels
         used = {name: value for name, value in vars(model.settings).items() if name != "dtype"}
         estimator = cls(model.n_components, kernel=kernel, **used)
         return estimator._take_over(model, list(model.summaries), states, {}, Shield())
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "model_" in vars(self)
 
     def __getstate__(self) -> Any:
         return {name: value for name, value in super().__getstate__().items() if name != "_training"}
@@ -767,11 +797,11 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         sent, decided = self.model_.received[name], "" if state is None else state.decided
         return LedgerEntry(name, sent.n_features, sent.rank, wire.size(sent), sent.bytes_raw, decided)
 
-    def _given_new(self, X: AnyTables, sample_ids: Any) -> PartyTables:
-        """Tables of new samples by party, checked against the fit."""
+    def _given_new(self, X: AnyTables, sample_ids: Any, *, of_fit: bool = False) -> PartyTables:
+        """Tables of new samples by party, or once more those of the fit, checked against it."""
         tables = self._by_party(X, fitted=True)
         self._check_states(list(tables))
-        given = inputs.for_new_samples(tables, self._states, sample_ids, self.lacking)
+        given = inputs.for_new_samples(tables, self._states, sample_ids, self.lacking, of_fit=of_fit)
         warn(given.notes)
         return given
 
@@ -866,15 +896,16 @@ def _check_nothing_lacks(given: PartyTables, method: str) -> None:
         raise InputError(f"{method} needs samples that every party has; leave the others out (lacking='drop')")
 
 
-def _not_at_random(model: Any, y: Any) -> list[str]:
-    """Warnings if missingness depends on the scores or on `y`: filled-in rows are then biased."""
-    if getattr(model, "lacking", None) is None:
+def _not_at_random(places: Mapping[str, Any], components: Array, y: Any) -> list[str]:
+    """Warnings if missingness depends on the components or on `y`: filled-in rows are then biased."""
+    n = components.shape[0]
+    rows = {name: np.setdiff1d(np.arange(n), own) for name, own in places.items() if len(own) < n}
+    if not rows:
         return []
-    rows = model.lacking.rows
     found = [
         f"party {name!r} does not lack samples at random: those it lacks differ along component {column + 1} "
         f"(correlation {size:.2f}); their replacement rows are based on the samples it does have"
-        for name, column, size in goes_with(rows, model.scores)
+        for name, column, size in goes_with(rows, components)
     ]
     if y is None:
         return found

@@ -12,6 +12,7 @@ import pytest
 import dkpca
 from dkpca import DKPCA
 from dkpca.errors import InputError, WireError
+from dkpca.store import storage
 from testkit.owners import GAMMA, OWNERS, frame, numbers, people, standardized
 from testkit.program import Office
 
@@ -132,3 +133,44 @@ def test_a_run_opens_without_the_command_line_extra_and_transform_says_what_is_m
     assert ran.stdout.startswith(
         "(60, 3)\nparty 'bank': tables in files, and those that the dkpca command prepared, need polars"
     )
+
+
+class TestARunThatIsFittedAgain:
+    def test_with_fewer_parties_forgets_the_private_state_of_the_others(self, fitted, tmp_path):
+        first, *others = sorted(path.stem for path in (fitted.path / "run/private").iterdir())
+        tables = [f"{name}.csv" for name in others]
+        fitted.ok("fit", *tables, "--id", "person", "--components", 3, "--out", "run")
+        assert first not in {path.stem for path in (fitted.path / "run/private").iterdir()}
+        DKPCA.from_run(fitted.path / "run").save(tmp_path / "model")
+        assert DKPCA.load(tmp_path / "model").party_names_ == others
+
+    def test_is_not_drawn_with_samples_that_were_placed_in_the_fit_before(self, fitted):
+        names = sorted(path.stem for path in (fitted.path / "run/private").iterdir())
+        tables = [f"{name}.csv" for name in names]
+        new = [part for name in names for part in ("--new", f"{name}={name}.csv")]
+        again = ["fit", *tables, "--id", "person", "--components", 3, "--out", "run"]
+        fitted.ok(*again, *new)
+        fitted.ok("report", "run", "--new", "run/new")
+        fitted.ok(*again, "--gamma", 0.9)
+        assert "placed in another fit" in fitted.refused("report", "run", "--new", "run/new")
+
+    def test_a_party_whose_new_rows_are_all_completed_is_named(self, fitted):
+        names = sorted(path.stem for path in (fitted.path / "run/private").iterdir())
+        tables = [f"{name}.csv" for name in names]
+        new = [part for name in names[1:] for part in ("--new", f"{name}={name}.csv")]
+        again = ["fit", *tables, "--id", "person", "--components", 3, "--out", "run", "--lacking", "complete"]
+        assert f"parties lack: {names[0]}" in fitted.ok(*again, *new).out
+        stated = storage.read_json(fitted.path / "run/new/settings.json")
+        assert stated["lacking"][names[0]]
+        assert "true" in (fitted.path / "run/new/embedding.csv").read_text()
+
+    def test_new_rows_in_files_are_matched_by_the_ids_of_the_fit(self, fitted):
+        names = sorted(path.stem for path in (fitted.path / "run/private").iterdir())
+        files = {name: fitted.path / f"{name}.csv" for name in names}
+        model = DKPCA.from_run(fitted.path / "run")
+        assert model.transform(files).shape == (model.model_.n_samples, 3)
+        turned = fitted.path / "turned.csv"
+        lines = files[names[0]].read_text().splitlines(keepends=True)
+        turned.write_text("".join([lines[0], *reversed(lines[1:])]))
+        with pytest.raises(InputError, match="pass all tables in the same order"):
+            model.transform(files | {names[0]: turned})

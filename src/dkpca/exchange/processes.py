@@ -102,7 +102,7 @@ def place(
     placed = replace(placed, scores=scoring.adjusted(run.model, placed.scores, known))
     digest = rows[0].sample_digest if given.places is None else messages.digest(given.ids or ())
     outside = runs.write_new(run, run.path / NEW, placed, rows, names, digest, given.places)
-    if placed.missing:
+    if placed.words and given.places is None:
         notes.append(placed.words)
     if outside:
         notes.append(

@@ -285,7 +285,7 @@ def _by_summaries(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[tu
 
     def fused() -> FusedModel:
         law, by_party = settings.law, isinstance(settings.kernel, Mapping) or isinstance(settings.gamma, Mapping)
-        if law is None and (by_party or settings.weights is not None):
+        if law is None and not blind and (by_party or settings.weights is not None):
             law = combination({name: summaries[name].kernel for name in names}).law.name
         return fused_by(
             settings,
@@ -488,7 +488,8 @@ def _shape(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[q.Derived
             raise TooFewSamplesError(
                 f"there are {first.n_samples} samples, fewer than the {terms.fewest_samples} agreed on"
             )
-        _check_components(settings, first.n_samples)
+        if terms.places is None or terms.n_samples:  # else each party has other samples, and the center checks
+            _check_components(settings, first.n_samples)
     columns = {**terms.columns, **{name: shape.n_features for name, shape in shapes.items()}}
     return q.Derived(first.n_samples, first.samples, {name: columns[name] for name in names}, {})
 
@@ -575,7 +576,7 @@ def _widths(names: Sequence[str], settings: Fit, terms: Terms, shape: Agreed) ->
     statistics: Mapping[str, Statistics] = yield Ask("statistics", questions)
 
     def told() -> Widths:
-        for each in statistics.values():
+        for each in statistics.values() if terms.places is None else ():
             _check_components(settings, each.n_samples)
         return _one_for_alike(settings, {name: statistics[name].mean_squared_distance for name in of}, terms, of)
 

@@ -160,13 +160,18 @@ def _columns(table: Any) -> dict[str, Any]:
             raise InputError(f"covariates have shape {array.shape}; give a table with a row for each sample")
         own = [table] if array.ndim == 1 else list(array.T)
         columns = {str(getattr(table, "name", None) or f"covariate{j}"): column for j, column in enumerate(own)}
-    if not columns or not all(len(values) for values in columns.values()):
-        raise InputError("the covariates have no columns or no rows; give a table with a row for each sample")
+    shapes = {np.shape(values) for values in columns.values()}
+    if len(shapes) != 1 or len(shape := shapes.pop()) != 1 or not shape[0]:
+        raise InputError("covariates are columns of one length; give a table with a row for each sample")
     return {name: _values(name, values) for name, values in columns.items()}
 
 
 def _values(name: str, column: Any) -> Any:
     values, numbers = np.asarray(column), None
+    if values.dtype.kind in "mM":
+        raise InputError(
+            f"covariate {name!r} holds dates; turn them into numbers, such as (dates - dates.min()).dt.days"
+        )
     # Whole numbers may be categories in pandas, and numbers may be in an object array.
     if str(getattr(column, "dtype", "")) != "category" and not any(isinstance(v, str) for v in values):
         with suppress(TypeError, ValueError):

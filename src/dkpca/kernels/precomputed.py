@@ -57,7 +57,8 @@ class Precomputed(Kernel):
         trace = float(xp.sum(self.diagonal(X)))
         if not trace > 0:
             return 0.0
-        return 2.0 * X.shape[0] * _below_zero(X) / trace + float(xp.linalg.matrix_norm((X - X.T) / trace))
+        asymmetry = float(xp.linalg.matrix_norm((X - X.T) / trace))
+        return float(2.0 * X.shape[0] * _below_zero(X) / trace + asymmetry)
 
     def block(self, X: Array, rows: Index, columns: Index) -> Array:
         return namespace(X).asarray(pick(pick(X, rows).T, columns).T, copy=True)  # solvers write over what they get

@@ -118,9 +118,15 @@ def _study_settings(path: Path) -> dict[str, Any]:
         raise InputError(f"{error}; repeat 'dkpca study run'") from error
 
 
-def read_new(path: Path, n_components: int) -> Source:
+def read_new(path: Path, fitted: Source) -> Source:
     """Read new samples: the folder new/ of a run, or an embedding."""
-    source = _scores_in(path)
+    source, n_components = _scores_in(path), fitted.scores.shape[1]
+    beside = path / runs.SETTINGS
+    stated = storage.read_json(beside) if beside.exists() else {}
+    placed_by = stated.get("summaries") if isinstance(stated, dict) else None
+    parties = {} if fitted.run is None else fitted.run.settings["parties"]
+    if parties and placed_by not in (None, {name: each["summary_id"] for name, each in parties.items()}):
+        raise InputError(f"{path}: its samples were placed in another fit than {fitted.path}; place them again")
     if source.scores.shape[1] != n_components:
         raise InputError(
             f"{path}: its samples have {source.scores.shape[1]} components and those of the report {n_components}; "
@@ -252,7 +258,7 @@ def assemble(wanted: Wanted) -> Content:
     if own_table is not None:
         source, said = with_own_ids(source, own_table, how)
         notes += [said] if said else []
-    new = [read_new(path, source.scores.shape[1]) for path in wanted.new]
+    new = [read_new(path, source) for path in wanted.new]
     if wanted.new_tables:
         new = [with_own_ids(part, table, wanted.how)[0] for part, table in zip(new, wanted.new_tables, strict=True)]
     labels, own = _labels(wanted, source, notes), _own_columns(wanted, source, notes)

@@ -146,7 +146,7 @@ def fuse(
         used = {name: "kept from the run" if i.path.parent == kept else i.path.name for name, i in accepted.items()}
         settings = settings_of(model, accepted, named_by, ways)
         run = Run(path, model, settings, names, (*notes, *lost), used)
-        gone = [kept / f"{party}.summary" for party in without]
+        gone = [each for name in without for each in (kept / f"{name}.summary", path / "private" / f"{name}.state")]
         _write(run, accepted, states or {}, gone)
     return run
 
@@ -315,6 +315,8 @@ def _unmade(path: Path) -> None:
     """Remove a directory that was made for nothing; one that somebody else has put files into stays."""
     with suppress(OSError):
         (path / "messages").rmdir()
+        with suppress(FileNotFoundError):
+            (path / "private").rmdir()
         (path / storage.LOCK).unlink()
         path.rmdir()
 
@@ -370,6 +372,7 @@ def write_new(
     flags = outside_at_center(run.model, placed.rows).tolist()
     outside = [name for name, is_outside in zip(names, flags, strict=True) if is_outside]
     has = {name: frozenset(own) for name, own in (places or {}).items() if len(own) < len(names)}
+    has |= dict.fromkeys(set(run.model.summaries) - {rows.party for rows in sent} - set(placed.missing), frozenset())
     lacking = {name: [each for row, each in enumerate(names) if row not in own] for name, own in has.items()}
     completed = [any(row not in own for own in has.values()) for row in range(len(names))]
     settings = {
@@ -377,6 +380,7 @@ def write_new(
         "n_samples": len(scores),
         "sample_digest": digest,
         "outside": outside,
+        "summaries": {name: each["summary_id"] for name, each in run.settings["parties"].items()},
         "missing": list(placed.missing),
         "share_missing": list(placed.share_missing),
         "lacking": lacking,
@@ -387,5 +391,6 @@ def write_new(
         produced[SETTINGS] = storage.as_json(settings)
         produced[RESULT] = wire.encode(fused_model.result(run.model, scores, digest))
         produced |= {f"messages/{rows.party}.rows": wire.encode(rows) for rows in sent}
-        storage.write_all({out / name: data for name, data in produced.items()})
+        files = {out / name: data for name, data in produced.items()}
+        storage.write_all(files, remove=set((out / "messages").glob("*.rows")) - set(files))
     return outside

@@ -755,14 +755,23 @@ def _checked(
 
 
 def for_new_samples(
-    given: Mapping[str, Any], states: Mapping[str, State], sample_ids: Any, lacking: str | None = None
+    given: Mapping[str, Any],
+    states: Mapping[str, State],
+    sample_ids: Any,
+    lacking: str | None = None,
+    *,
+    of_fit: bool = False,
 ) -> PartyTables:
-    """Check tables of new samples against those of the fit."""
+    """Check tables of new samples, or once more those of the fit, against those of the fit."""
     dense = {
         name: without_zeros_left_out(name, table, taken=states[name].kernel.takes_sparse)
         for name, table in given.items()
     }
-    found = matched(dense, sample_ids, lacking=lacking, least=1)
+    matrices = [name for name in dense if of_fit and states[name].kernel.columns_are == "samples"]
+    dense |= {name: matrix_like_its_rows(name, dense[name]) for name in matrices}
+    if not isinstance(sample_ids, Sequence):
+        sample_ids = _ids_in_files(dense, states) | dict(sample_ids or {}) or None
+    found = matched(dense, sample_ids, lacking=lacking, matrices=matrices, least=1)
     numbers = {name: as_numbers(states[name], each) for name, each in found.tables.items()}
     kernels = {name: states[name].kernel for name in numbers}
     tables, here = _checked(numbers, kernels, same_rows=found.places is None)
@@ -770,11 +779,19 @@ def for_new_samples(
     return replace(found, tables=tables, columns={name: states[name].columns for name in tables})
 
 
+def _ids_in_files(given: Mapping[str, Any], states: Mapping[str, State]) -> dict[str, Labels]:
+    """Ids of tables in files, by party, where a command read the table of the fit with such a column."""
+    files = {name: table for name, table in given.items() if isinstance(table, InFile)}
+    found = {n: _reader(n).ids_of_new(states[n], table.path) for n, table in files.items() if states[n].preparation}
+    return {name: ids for name, ids in found.items() if ids is not None}
+
+
 def as_numbers(state: State, table: Any) -> Any:
     """New rows in the form that the state expects: as they are, or prepared as the commands did at the fit."""
     if state.preparation is None:
         return like_fit(state.party, table, state.columns)
-    return _reader(state.party).new_rows(state, table.path if isinstance(table, InFile) else table)
+    table = table.path if isinstance(table, InFile) else table() if is_source(table) else table
+    return _reader(state.party).new_rows(state, table)
 
 
 def as_precise_as(X: Any, scores: Array) -> Array:
