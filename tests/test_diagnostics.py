@@ -31,6 +31,22 @@ def test_a_width_that_makes_all_samples_alike_is_warned_about():
         DKPCA(5, gamma=1e-9, standardize=True).fit(CANCER)
 
 
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"gamma": 1e-9, "precision": "float64"}, "the components rest on its last digits"),
+        ({"gamma": 1e-9, "precision": "compact"}, "only rounding is left"),
+        ({"gamma": 1e-17, "precision": "float64"}, "only rounding is left"),
+    ],
+)
+def test_only_rounding_is_left_where_the_estimate_says_so_too(settings, words):
+    X = StandardScaler().fit_transform(CANCER[:200])
+    with pytest.warns(DataWarning, match=f"nearly constant: all samples look the same, and {words}"):
+        model = DKPCA(3, rank=40, **settings).fit(X)
+    right = subspace_error(np.linalg.svd(X, full_matrices=False)[0][:, :3], model.eigenvectors_) < 1e-6
+    assert right == ("last digits" in words)
+
+
 @pytest.mark.parametrize("kernel", ["rbf", "linear", "poly", "cosine"])
 def test_constant_columns_are_warned_about_whatever_the_kernel(kernel):
     with pytest.warns(DataWarning, match="nearly constant.*check that the columns vary and, if gamma was set"):

@@ -17,8 +17,8 @@ ALIKE = 0.02  # of the diagonal: samples that have less in common, on the root o
 DIFFERENT = 1e-3  # of the diagonal: samples that differ by less are one sample
 MOST_INFLUENCE = 0.8  # of one party among several that are balanced
 CONSTANT = (
-    "the kernel matrix is nearly constant: all samples look the same, and only rounding is left; check that the "
-    "columns vary and, if gamma was set, use a larger gamma, such as gamma='scale' (1 / mean distance)"
+    "the kernel matrix is nearly constant: all samples look the same, and {}; check that the columns vary and, if "
+    "gamma was set, use a larger gamma, such as gamma='scale' (1 / mean distance)"
 )
 
 Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -38,7 +38,7 @@ def about_kernel(model: FusedModel, *, remedy: str) -> list[str]:
     diagonal = float(np.mean(np.diagonal(K))) + max(0.0, model.certificate.trace_gap) / n_samples
     # Root mean square of off-diagonal entries over the diagonal: near 0 every sample is alone, near 1 all are one.
     if len(K) < 2 or not diagonal > 0:
-        return [] if any(model.certificate.eigenvalues) else [CONSTANT]
+        return [] if any(model.certificate.eigenvalues) else [CONSTANT.format("only rounding is left")]
     K /= diagonal  # before it is squared, so that no scale of the columns overflows
     others = len(K) * (len(K) - 1)
     np.fill_diagonal(K, 0.0)
@@ -49,7 +49,8 @@ def about_kernel(model: FusedModel, *, remedy: str) -> list[str]:
         ]
     np.fill_diagonal(K, 1.0)
     if np.linalg.norm(K - 1.0) < DIFFERENT * others**0.5:
-        return [CONSTANT]
+        green = model.certificate.color == "green"
+        return [CONSTANT.format("the components rest on its last digits" if green else "only rounding is left")]
     return []
 
 
