@@ -103,6 +103,15 @@ def test_components_below_what_is_missing_are_not_called_good():
     assert 0.5 < proof.subspace_error_estimate / error < 6
 
 
+@pytest.mark.filterwarnings("ignore:the kernel matrix is nearly constant")
+def test_arithmetic_limits_a_nearly_constant_matrix_whatever_the_wire_rounds(rng):
+    """Without the rounding of the wire the components would be as wrong, and that was left out of the estimate."""
+    X = rng.standard_normal((150, 6)) * [6, 5, 4, 3, 2, 1]
+    model = DKPCA(3, gamma=1e-15, rank=20).fit(X)
+    error = subspace_error(np.linalg.svd(X - X.mean(axis=0), full_matrices=False)[0][:, :3], model.eigenvectors_)
+    assert model.certificate_.subspace_error_estimate > 0.5 * error
+
+
 def test_nothing_left_out_is_estimated_as_nothing(table):
     proof = fused_from(np.array_split(table, 3, axis=1), RBF(0.02), 3).certificate
     assert proof.subspace_error_estimate < 1e-18

@@ -26,7 +26,7 @@ import numpy as np
 from dkpca.certificate.proof import PartyError, parts_of
 from dkpca.kernels.grams import FusedGram
 from dkpca.kernels.laws import Law
-from dkpca.linalg.arrays import Array, like, namespace, quiet, sent_to, to_numpy, transposed
+from dkpca.linalg.arrays import Array, like, namespace, quiet, sent_to, solver_error, to_numpy, transposed
 from dkpca.linalg.eigenpairs import Eigenpairs, Nearby
 from dkpca.linalg.precision import Factor, Tall, as_sent, column_squares, reference_of, rows_of, scaled
 from dkpca.linalg.rows import away_from, cross, kept, on_workers, pick, place_of, together
@@ -495,15 +495,16 @@ def everywhere(
 ) -> float:
     """Squared length of N v for what hits every direction alike, beside rounding for the wire.
 
-    Where a party rounds nothing for the wire, what its arithmetic did. Where it used landmarks, what they missed: a
-    matrix of norm b and trace t takes a vector of length one to a length of sqrt(b t / n), on average.
+    What the party's arithmetic did; with rounding for the wire, as much of what it states as a solver may do. Where
+    it used landmarks, what they missed: a matrix of norm b and trace t takes a vector of length one to a length of
+    sqrt(b t / n), on average.
     """
     total = 0.0
     for error, own, share in zip(errors, lengths, shares, strict=True):
         trace = max(0.0, error.trace - float(own.sum()))
         total += MISSED * (share * min(error.overlap, trace)) * (share * trace) / n_samples
-        arithmetic = 0.0 if isinstance(error.factor, Tall) else min(share * error.rounding, LARGEST)
-        total += ARITHMETIC * arithmetic**2
+        most = solver_error(n_samples, error.trace, error.received) if isinstance(error.factor, Tall) else math.inf
+        total += ARITHMETIC * min(share * min(error.rounding, most), LARGEST) ** 2
     return total
 
 
