@@ -99,6 +99,7 @@ class TestPermutations:
         )  # between multiples of 1 / 100
         assert scipy.stats.kstest(spread, "uniform").pvalue > 0.01
 
+    @pytest.mark.longer
     def test_halves_of_digits_are_related(self):
         assert max(DKPCA(2, parties=2).fit(DATA["digits"]).agreement_test().values()) < 0.01
 
@@ -116,6 +117,7 @@ class TestPermutations:
 
 
 class TestWeights:
+    @pytest.mark.longer
     def test_statis_is_the_leading_eigenvector_of_the_agreement_on_normalized_addends(self):
         X = DATA["digits"]
         model = DKPCA(3, parties=3, law="sum", weights="statis", gamma=0.05, rank=10**6, precision="float64").fit(X)
@@ -139,6 +141,7 @@ class TestWeights:
             DKPCA(2, parties=2, weights="statis", protect="sums", kernel="linear").fit(DATA["iris"])
 
 
+@pytest.mark.longer
 def test_shares_of_parties_are_those_of_their_kernels():
     X = DATA["digits"]
     model = DKPCA(3, parties=3, law="sum", gamma=0.05, rank=10**6, precision="float64").fit(X)

@@ -76,6 +76,7 @@ def test_what_it_proves_holds_and_what_it_estimates_is_near(cancer):
     assert np.mean((ratios > 0.2) & (ratios < 5)) >= 0.9
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(("data", "law", "rank"), [(load_breast_cancer, "sum", 6), (load_wine, "product", 4)])
 def test_its_estimate_sees_that_what_lies_behind_the_components_gains_too(data, law, rank):
     """Where parties send few eigenpairs, the gap behind the components closes."""

@@ -160,6 +160,7 @@ def test_a_party_that_others_do_not_predict_gets_its_mean_row():
         np.testing.assert_allclose(filled.factor[filled.lacking], mean, rtol=1e-12)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("size", [1e-120, 1e120])
 def test_parties_of_very_different_size_are_completed_alike(size):
     _, parties = parties_of(4)

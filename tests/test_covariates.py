@@ -203,6 +203,7 @@ class TestMatching:
         with pytest.raises(InputError, match="covariates have no row for 1 of 150 samples, such as 's7'"):
             DKPCA(3, parties=2).fit(frame, covariates=shuffled.drop("s7"))
 
+    @pytest.mark.longer
     def test_an_index_of_other_samples_is_refused_and_row_numbers_are_none(self):
         ids = pd.Index([f"s{i}" for i in range(len(FIT))])
         frame, other = pd.DataFrame(FIT, index=ids), OLD_C.set_index(ids.str.upper())

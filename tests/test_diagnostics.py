@@ -59,6 +59,7 @@ def test_ordinary_fits_are_not_warned_about(settings):
     DKPCA(5, parties=4, **({"gamma": "scale"} | settings)).fit(load_digits().data[:300] + 1e-9)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("kernel", ["rbf", "linear"])
 def test_standardize_is_a_standard_scaler_before_kernel_pca(kernel):
     scaled = StandardScaler().fit(CANCER[:300])

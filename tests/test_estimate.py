@@ -89,6 +89,7 @@ def many_parties(seed: int, n_parties: int, width: float):
     return proof.certificate_, subspace_error(true.eigenvectors_, proof.eigenvectors_)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(("n_parties", "seed"), [(30, 4), (20, 5)])
 def test_what_many_parties_leave_out_closes_the_gap_behind_the_components(n_parties, seed):
     proof, error = many_parties(seed, n_parties, 1.0)
@@ -96,6 +97,7 @@ def test_what_many_parties_leave_out_closes_the_gap_behind_the_components(n_part
     assert 0.2 < proof.subspace_error_estimate / error < 6
 
 
+@pytest.mark.longer
 @pytest.mark.filterwarnings("ignore:the kernel matrix is nearly diagonal")
 def test_components_below_what_is_missing_are_not_called_good():
     proof, error = many_parties(0, 20, 12.0)

@@ -77,6 +77,7 @@ class TestIsKernelPCA:
 
 
 class TestApproaches:
+    @pytest.mark.longer
     @pytest.mark.parametrize("projection", ["extend", "exact"])
     def test_projection_of_new_samples_approaches_pooled_kernel_pca_as_the_rank_grows(self, projection):
         X, X_new = DIGITS[:300], DIGITS[300:400]
@@ -146,6 +147,7 @@ class TestInputs:
 
 
 class TestScikitLearnCitizen:
+    @pytest.mark.longer
     def test_pipeline_of_parties_with_a_grid_search_over_the_rank(self):
         X, y = load_digits(return_X_y=True)
         X, y = X[:200], y[:200]

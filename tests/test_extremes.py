@@ -181,6 +181,7 @@ class TestRefusals:
         np.testing.assert_allclose(model.eigenvalues_, 0.0, atol=1e-20)
 
 
+@pytest.mark.longer
 @pytest.mark.torch
 @pytest.mark.parametrize("kernel", ["laplacian", "chi2", "overlap"])
 def test_a_width_beyond_float32_leaves_equal_samples_equal(table, torch, kernel):
@@ -259,6 +260,7 @@ class TestSmall:
 
 
 class TestProportion:
+    @pytest.mark.longer
     def test_a_rank_rule_stops_at_the_numerical_rank(self, rng, monkeypatch):
         asked = []
 

@@ -74,6 +74,7 @@ def test_its_old_name_is_accepted_with_a_warning():
         assert DKPCA(3, gamma="auto").fit(TABLES).gamma_ == DKPCA(3).fit(TABLES).gamma_
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("data", "components", "at_least"), [(load_digits, 20, 0.85), (load_wine, 5, 0.65), (load_breast_cancer, 5, 0.85)]
 )

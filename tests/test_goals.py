@@ -60,12 +60,14 @@ def test_a_budget_is_kept_by_the_whole_message_and_used(budget):
     assert size > 0.9 * min(budget, wire.size(finest))
 
 
+@pytest.mark.longer
 def test_no_limit_is_passed_for_a_need_and_what_was_not_met_is_said():
     summary, state = sent(All((Error(1e-4), Budget(3000))))
     assert len(wire.encode(summary)) <= 3000
     assert state.decided == "Budget(bytes=3000, precision='compact'); Error(at_most=0.0001) is not met"
 
 
+@pytest.mark.longer
 def test_a_limit_that_does_not_bind_changes_nothing():
     alone, together = sent(Error(0.01)), sent(All((Error(0.01), Budget(10**6))))
     assert wire.encode(alone[0]) == wire.encode(together[0])
@@ -160,6 +162,7 @@ def test_a_limit_of_compact_numbers_allows_no_others():
         sent(Fixed(3), "float16", replace(ANYTHING, precision="compact"))
 
 
+@pytest.mark.longer
 def test_the_largest_rank_of_limits_holds_for_goals_too():
     assert sent(Error(1e-4), limits=replace(ANYTHING, rank=200))[0].rank > 9
     summary, _ = sent(Budget(10**9), limits=replace(ANYTHING, rank=9))

@@ -60,6 +60,7 @@ def at_its_party(model, X, name):
     return at_party(state.kernel, ("x", "y", "z"), measured, told.scores.decode(), means, told.residual)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(("kernel", "law"), [("rbf", "product"), ("rbf", "sum"), ("linear", "sum")])
 def test_at_a_party_with_all_components_they_are_finite_differences(kernel, law):
     X = tables()
@@ -75,6 +76,7 @@ def test_at_a_party_with_all_components_they_are_finite_differences(kernel, law)
         np.testing.assert_allclose(found.values[column, :3], (moved[0] - moved[1]) / (2 * STEP), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("solver", ["dense", "streamed"])
 @pytest.mark.parametrize("count", [1, 2, 5, 20])
 def test_at_a_party_with_few_components_they_are_within_their_bound(count, solver):

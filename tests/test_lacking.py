@@ -206,6 +206,7 @@ def test_samples_of_the_fit_that_come_again_get_their_scores(tables, mode, law, 
         np.testing.assert_allclose(DKPCA.load(tmp_path / "model").transform(tables), again, atol=1e-9)
 
 
+@pytest.mark.longer
 def test_new_samples_without_a_party_are_completed(whole):
     fit, new = ({name: table.iloc[rows] for name, table in whole.items()} for rows in (slice(60), slice(60, None)))
     model = estimator(lacking="complete").fit(fit)
@@ -218,6 +219,7 @@ def test_new_samples_without_a_party_are_completed(whole):
     assert np.linalg.norm(completed - true) < 0.5 * np.linalg.norm(by_mean - true)
 
 
+@pytest.mark.longer
 def test_ids_are_the_labels_of_the_rows(tables):
     model = estimator(lacking="complete", kernel="linear", gamma=None, rank=5, n_components=3).fit(tables)
     assert list(model.sample_ids_)[: len(tables["bank"])] == list(tables["bank"].index)

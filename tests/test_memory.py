@@ -81,6 +81,7 @@ def test_the_solver_follows_from_the_memory(rng):
     assert "0.1 GB free" in little
 
 
+@pytest.mark.longer
 def test_arrays_in_files_change_no_bit(rng, monkeypatch):
     tables = {name: rng.standard_normal((900, 5)) for name in "ab"}
     how: dict[str, Any] = {"gamma": "scale", "rank": 6, "solver": "landmark", "n_landmarks": 50}
@@ -157,6 +158,7 @@ class TestMappedFiles:
             data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         return Rounded(np.frombuffer(data, np.float32).reshape(-1, 8))
 
+    @pytest.mark.longer
     @pytest.mark.parametrize("threads", [1, 2])
     def test_a_factor_in_a_file_is_let_go(self, sent, threads):
         factor = tall.Tall(sent, "float64")
@@ -167,6 +169,7 @@ class TestMappedFiles:
             np.testing.assert_array_equal(tall.column_squares(factor), 2_000_000.0)
         assert kept > 50_000 > 10_000 > self.resident() - before
 
+    @pytest.mark.longer
     def test_a_pass_in_strips_lets_go(self, sent):
         def in_strips(start: int, part: rows.RowGroup) -> float:
             return sum(float(part[strip].sum()) for strip in rows.slices(len(part), 256))
@@ -181,6 +184,7 @@ class TestMappedFiles:
         np.testing.assert_array_equal(tall.rows_of(tall.as_received(sent, precision), some), 1.0)
         assert self.resident() - before < 10_000
 
+    @pytest.mark.longer
     def test_a_message_that_was_decoded_or_copied_is_let_go(self, sent, tmp_path):
         before = self.resident()
         Rounded.from_arrays("factor", sent.to_arrays())

@@ -100,6 +100,7 @@ def test_the_bounds_hold_for_the_exact_answer(torch, device):
     assert certificate.captured_at_least <= shown
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("kernel", [Polynomial(degree=3, gamma=0.1), Linear()], ids=["poly", "linear"])
 @pytest.mark.parametrize("precision", ["float64", "float32", "float16", "compact"])
 def test_every_wire_precision_is_decoded_on_the_device(torch, kernel, precision):
@@ -140,6 +141,7 @@ def test_rows_may_lie_in_any_order(torch, tmp_path, device, as_given):
         np.testing.assert_allclose(theirs.factor.data, ours.factor.data, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("device", DEVICES)
 def test_single_precision_stays_single(torch, device):
     single = {p: X.astype(np.float32) for p, X in tables(2500).items()}

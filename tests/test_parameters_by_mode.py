@@ -153,6 +153,7 @@ def test_a_solver_keeps_to_the_memory_that_is_allowed():
     assert [words.partition(" ")[0] for words in used] == ["streamed:", "dense"]
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("mode", EACH)
 def test_samples_that_a_party_lacks_are_treated_as_asked_or_refused(mode):
     whole = pd.DataFrame(X, index=[f"p{i}" for i in range(60)], columns=[f"c{j}" for j in range(8)])

@@ -128,6 +128,7 @@ def test_landmarks_serve_many_samples(monkeypatch):
     np.testing.assert_allclose(model.transform(split(X[:MANY])), model.fit_transform(split(X[:MANY])), atol=1e-3)
 
 
+@pytest.mark.longer
 def test_landmarks_certify_what_they_leave_out(monkeypatch):
     monkeypatch.setattr(quantities, "PAIRS_UP_TO", 10)
     model = DKPCA(2, gamma=None, protect="sums", n_landmarks=200, precision="float64").fit(split(X[:MANY]))
@@ -138,6 +139,7 @@ def test_landmarks_certify_what_they_leave_out(monkeypatch):
     assert values[0] >= -model.certificate_.kernel_error_below
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("settings", [{"protect": "sums"}, {"protect": "blind", "kernel": "linear"}])
 def test_a_protected_estimator_is_saved_and_goes_on(tmp_path, settings):
     model = DKPCA(3, **settings).fit(split(X[:FIT]))
@@ -274,6 +276,7 @@ def test_what_a_protected_fit_cannot_say_is_refused():
         model.score(split(NEW))
 
 
+@pytest.mark.longer
 def test_a_share_of_the_variance_decides_the_components_of_a_protected_fit():
     shares = [DKPCA(0.6, protect=p, kernel="linear").fit(split(X[:FIT])) for p in ("none", "sums", "blind")]
     assert len({len(model.eigenvalues_) for model in shares}) == 1

@@ -72,6 +72,7 @@ def test_intersection_and_union_are_those_of_the_clear_ids(lists):
     assert agree(ids, parties, intersection(raised))
 
 
+@pytest.mark.longer
 def test_twenty_parties():
     ids = {f"p{i}": ["one", "two", *(f"{i}-{k}" for k in range(i % 3))] for i in range(20)}
     ring, parties = members(ids, pad=True)

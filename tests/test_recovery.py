@@ -93,6 +93,7 @@ def test_distances_to_chosen_samples_give_the_table_away():
     np.testing.assert_allclose(by_chosen_queries(squared, queries), X, atol=1e-9)
 
 
+@pytest.mark.longer
 def test_partials_and_rows_of_chosen_samples_give_the_table_of_the_fit_away():
     kernel, queries = RBF(0.05), np.vstack([np.zeros(10), np.eye(10)])
     summary, state = dkpca.summarize(TUMORS, party="clinic", kernel=kernel, rank=60, projection="exact")
@@ -131,6 +132,7 @@ def test_small_columns_beside_a_large_one_are_recovered_as_well_as_they_are_know
     assert min(measure(summary_of(X, Linear(), 5, precision=precision), X).columns) > 0.99
 
 
+@pytest.mark.longer
 def test_small_directions_behind_more_large_ones_than_known_rows_are_found():
     X = RANDOM.normal(size=(600, 3))
     U, lengths, _ = np.linalg.svd(np.hstack([1e-6 * X, RANDOM.normal(size=(600, 50))]), full_matrices=False)
@@ -252,6 +254,7 @@ def test_the_same_message_gives_the_same_answer_and_six_hundred_rows_are_enough(
     assert first.rows == 600
 
 
+@pytest.mark.longer
 def test_known_rows_that_are_all_the_same_are_a_draw_like_any_other():
     X = np.repeat(np.eye(4), [20, 3, 2, 2], axis=0)
     found = [measure(summary_of(X, RBF(1.0), 3), X, known_rows=3, random_state=seed) for seed in range(4)]

@@ -227,6 +227,7 @@ class TestFactorsAsReceived:
         np.testing.assert_allclose(tall.row_squares(cut), (whole**2).sum(axis=1))
         np.testing.assert_allclose(tall.column_squares(cut), (whole**2).sum(axis=0))
 
+    @pytest.mark.longer
     def test_the_center_never_decodes_all_rows_for_landmarks(self, rng, monkeypatch):
         tables = {name: table(rng) for name in "abc"}
         sent = [summarize(X, party=name, kernel=RBF(0.02), rank=6)[0] for name, X in tables.items()]

@@ -149,6 +149,7 @@ class TestItIsWhatGatheredTablesGive:
         new = model.transform(on_chunks(arrays(rng), (300, 400)))
         assert new.chunks[0] == (300, 400)
 
+    @pytest.mark.longer
     @pytest.mark.parametrize("many", [False, True])
     def test_as_many_components_as_asked(self, rng, request, many):
         if many:
@@ -209,6 +210,7 @@ class TestAfterTheFit:
             request.getfixturevalue("few_rows_are_many")
         return fitted_once(many)
 
+    @pytest.mark.longer
     def test_new_samples_here_and_in_chunks(self, fits, rng):
         expected, model, _ = fits
         new = arrays(rng, 60)
@@ -235,6 +237,7 @@ class TestAfterTheFit:
         new = arrays(rng, 60)
         assert model.score(new) == pytest.approx(expected.score(new))
 
+    @pytest.mark.longer
     def test_scores_of_the_fit_are_a_dask_array(self, fits):
         _, model, tables = fits
         scores = clone(model).fit_transform(on_chunks(tables))
@@ -247,6 +250,7 @@ class TestAfterTheFit:
         assert isinstance(again.transform(tables), np.ndarray)
 
 
+@pytest.mark.longer
 def test_samples_outside_the_fit_are_counted_over_all_chunks(rng):
     tables = arrays(rng)
     model = DKPCA(2, gamma=0.02, rank=6).fit(on_chunks(tables))
@@ -280,6 +284,7 @@ class TestTables:
             for name, X in arrays(rng).items()
         }
 
+    @pytest.mark.longer
     @pytest.mark.parametrize("many", FEW_OR_MANY)
     def test_columns_of_new_rows_are_found_by_name(self, rng, request, many):
         if many:
@@ -309,6 +314,7 @@ class TestTables:
         }
         assert DKPCA(2, gamma=0.02, rank=5).fit_transform(cut).chunks[0] == (350, 350)
 
+    @pytest.mark.longer
     @pytest.mark.parametrize("many", FEW_OR_MANY)
     def test_one_table_is_cut_into_parties(self, rng, request, many):
         if many:

@@ -37,6 +37,7 @@ class TestNumberOfComponents:
         assert len(model.get_feature_names_out()) == expected
         assert len(model.certificate_.eigenvalues_at_least) == expected
 
+    @pytest.mark.longer
     def test_none_is_all_that_are_not_zero_as_in_kernel_pca(self):
         for X, kernel in ((DIGITS[:60], "rbf"), (DIGITS[:150, 20:30], "linear")):
             trusted = KernelPCA(None, kernel=kernel, gamma=0.02).fit(X)
@@ -98,6 +99,7 @@ class TestScore:
         model = DKPCA(5, law="sum", weights=weights, **FULL).fit(tables)
         assert model.score(tables) == pytest.approx(float(model.explained_variance_ratio_.sum()), rel=1e-9)
 
+    @pytest.mark.longer
     def test_with_many_samples_means_are_over_some(self, monkeypatch):
         model = DKPCA(5, parties=2, **FULL).fit(DIGITS[:300])
         exact = model.score(DIGITS[300:350])

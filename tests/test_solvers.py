@@ -104,6 +104,7 @@ class TestLandmark:
         assert np.linalg.eigvalsh(gram.dense() - F @ F.T).min() > -1e-12
         np.testing.assert_allclose(np.triu(F[pivots], 1), 0.0, atol=1e-12)
 
+    @pytest.mark.longer
     def test_pivots_are_drawn_as_if_one_by_one(self):
         # Two far clusters of 30 and 10 samples: the first pivot is in the large one with probability 3/4, and the
         # second in the other one, almost surely, though both come out of the same block of proposals.
@@ -292,6 +293,7 @@ class TestAuto:
 
 
 class TestWholeProtocol:
+    @pytest.mark.longer
     @pytest.mark.parametrize("solver", ["streamed", "landmark"])
     @pytest.mark.parametrize("kernel", ["rbf", "linear"])
     def test_a_fit_without_any_matrix_agrees_with_dense(self, kernel, solver):
@@ -311,6 +313,7 @@ class TestWholeProtocol:
         with pytest.raises(InputError, match="did not keep its training rows"):
             model.set_params(projection="exact").transform(DIGITS[:5])
 
+    @pytest.mark.longer
     def test_the_certificate_covers_what_the_solvers_left_out(self):
         X = DIGITS[:600]
         model = DKPCA(5, gamma="scale", parties=3, rank=20, solver="landmark", n_landmarks=60).fit(X)
@@ -366,6 +369,7 @@ class TestSteppedSpectra:
         np.testing.assert_allclose(pairs.values, sizes[0], rtol=1e-6)
         assert pairs.left_out_norm >= sizes[wanted]
 
+    @pytest.mark.longer
     def test_the_random_search_alone_finds_what_two_passes_missed(self, sizes, seed, monkeypatch):
         monkeypatch.setattr("dkpca.linalg.streamed.MIN_PASSES", 2)
         wanted = sizes.count(sizes[0])
@@ -373,6 +377,7 @@ class TestSteppedSpectra:
         np.testing.assert_allclose(pairs.values, sizes[0], rtol=1e-6)
 
 
+@pytest.mark.longer
 def test_the_search_says_what_it_would_have_found_and_the_certificate_repeats_it():
     pairs = leading(KernelGram(RBF(0.02), DIGITS[:500]), 5, solver="streamed")
     assert 1.0 < pairs.probe.factor < 3.0

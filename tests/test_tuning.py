@@ -29,6 +29,7 @@ def found():
     return tune(DKPCA(4), parties(), KIND, gammas=[0.02, 5.0, 500.0], repeats=2)
 
 
+@pytest.mark.longer
 class TestStability:
     def test_structure_is_more_stable_than_noise(self):
         rng = np.random.default_rng(3)
@@ -41,6 +42,7 @@ class TestStability:
         assert noise < 0.7
 
 
+@pytest.mark.longer
 class TestJudgment:
     def test_captured_is_what_the_fit_says(self, found):
         fitted = DKPCA(4, gamma=0.02).fit(parties())
@@ -74,6 +76,7 @@ class TestJudgment:
         assert [point.settings["n_components"] for point in found.components] == [1, 2, 3, 4]
 
 
+@pytest.mark.longer
 class TestSuggestion:
     def test_a_kernel_that_shows_nothing_is_never_suggested(self, found):
         assert "nearly diagonal" in found.widths[3].warnings[0]
@@ -120,6 +123,7 @@ class TestAnswer:
         assert one.to_dict() == other.to_dict()
         assert (one.n_samples, one.n_samples_given) == (60, 89)
 
+    @pytest.mark.longer
     def test_what_protects_messages_changes_no_curve(self):
         plain, protected = (tune(DKPCA(2, protect=mode), parties(), **QUICKEST) for mode in ("none", "sums"))
         assert plain.to_dict() == protected.to_dict()
@@ -152,6 +156,7 @@ def of_common():
     return tune(DKPCA(2), parties(WINE[5:]), KIND[5:], **QUICKEST)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("lacking", ["drop", "mean", "complete"])
 def test_samples_that_a_party_lacks_are_left_out_and_said(lacking, of_common):
     acids, rest = (pd.DataFrame(X, index=[f"w{i}" for i in range(89)]) for X in parties().values())

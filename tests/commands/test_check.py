@@ -60,6 +60,7 @@ def test_units_in_square_brackets_are_shown(tmp_path):
     assert "SBP [mmHg]" in Office(tmp_path).ok("check", "ward.csv").out
 
 
+@pytest.mark.longer
 def test_columns_that_summarize_refuses_are_left_out_of_the_suggestion(tmp_path):
     n = 30
     odd = {"big": [2**60 + i // 2 for i in range(n)], "far": [1.7e308 * (-1) ** i for i in range(n)], "l": [[1]] * n}
@@ -113,6 +114,7 @@ def test_what_it_writes_is_what_summarize_reads(clinic):
     assert 'limits = "limits.toml"' in (clinic.path / "party.toml").read_text()
 
 
+@pytest.mark.longer
 def test_a_party_named_anew_replaces_the_name_in_the_file_and_an_unnamed_one_keeps_it(clinic):
     clinic.ok("check", "clinic.csv", "--write", "party.toml")
     clinic.ok("check", "clinic.csv", "--party", "ward", "--write", "party.toml")
@@ -121,6 +123,7 @@ def test_a_party_named_anew_replaces_the_name_in_the_file_and_an_unnamed_one_kee
     assert 'party = "ward"' in (clinic.path / "party.toml").read_text()
 
 
+@pytest.mark.longer
 def test_limits_that_party_toml_names_are_obeyed(clinic):
     clinic.ok("check", "clinic.csv", "--write", "party.toml")
     (clinic.path / "limits.toml").write_text(replace(ANYTHING, rank=3).to_toml())
@@ -131,6 +134,7 @@ def test_limits_that_party_toml_names_are_obeyed(clinic):
     assert clinic.ok(*asked, "--rank", 3).json["rank"] == 3
 
 
+@pytest.mark.longer
 def test_an_option_wins_over_party_toml(clinic):
     clinic.ok("check", "clinic.csv", "--write", "party.toml")
     clinic.ok("check", "party.toml", "--columns", "Alter,Kalium", "--text", "ignore", "--write", "party.toml")

@@ -107,6 +107,7 @@ def test_limits_lower_or_refuse_before_anything_leaves(office):
     assert recorded(office)["event"] == "refused"
 
 
+@pytest.mark.longer
 def test_one_owner_of_all_tables_is_free(office):
     tables = ("bank.csv", "clinic.csv", "shop.csv")
     office.ok("fit", *tables, "--id", "person", "--jobs", 1, "--components", 2, "--rank", 20, "--out", "run")
@@ -133,6 +134,7 @@ def test_a_limit_that_leaves_little_says_how_little(office):
     assert "to stay within the recovery limit" not in office.ok(*SUMMARIZE, "--rank", "recovery=1.0").out
 
 
+@pytest.mark.longer
 def test_one_known_row_is_counted_as_one(office):
     told = office.ok(*SUMMARIZE, *limited(office, recovery=0.001, known_rows=1)).out
     assert "an attacker who knows 1 row can recover no column" in told

@@ -106,6 +106,7 @@ def test_a_certificate_whose_entries_have_other_types_is_refused(entry, value, r
     assert "get the file again" in error
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     "text", ["", "column\n", "column,a\n", "column,a,b\nheight,1,x\n", 'column,a\n"x,1\n', "column,a,b\nheight,1,2\n"]
 )
@@ -238,6 +239,7 @@ def test_more_columns_than_a_page_should_carry_have_to_be_named(fused):
     assert told["label_columns"] == ["c3", "free"]
 
 
+@pytest.mark.longer
 def test_labels_that_do_not_fit_are_said(fused):
     error = fused.refused("report", "run", "--labels", "bank.csv", "--id", "person", "--label", "x99")
     assert "bank.csv: has no column 'x99'" in error
@@ -357,6 +359,7 @@ def test_a_partys_own_table_is_not_taken_for_a_result(fused):
     assert "your own table with --table" in said
 
 
+@pytest.mark.longer
 def test_every_component_is_drawn_with_its_error_bar(fused):
     fused.ok("report", "run", "--out", "page.html")
     certificate = runs.load(fused.path / "run").model.certificate

@@ -77,6 +77,7 @@ def test_tables_of_unequal_length_are_refused_with_the_option_that_matches_rows(
     assert "or let ids match them: 'dkpca fit' with --id" in said
 
 
+@pytest.mark.longer
 def test_check_does_not_send_its_user_to_check(office):
     (office.path / "bank.csv").write_bytes("größe\n1\n2\n".encode("cp1252"))
     assert "correct --encoding" in (said := office.refused("check", "bank.csv", "--encoding", "utf-8"))

@@ -329,6 +329,7 @@ def test_where_no_plan_near_a_red_one_is_green_the_review_says_what_is_left_to_d
     assert "No small change would bring this plan within your limits; exclude columns in party.toml." in red.words()
 
 
+@pytest.mark.longer
 def test_a_plan_whose_last_day_is_over_is_not_reviewed_as_if_it_could_be_signed(tmp_path):
     over = datetime.date(2020, 1, 1)
     consortium = Consortium(tmp_path, tables(), MODES["open"], samples=10, ends=over).join(**ANYTHING)

@@ -152,6 +152,7 @@ def test_ids_made_alike_in_other_ways_are_refused(tmp_path):
         consortium.finish()
 
 
+@pytest.mark.longer
 def test_a_second_list_under_one_secret_is_refused(signed):
     """A folder restored from a copy, and another list of the party before: nothing is raised a second time."""
     for name in signed.names:

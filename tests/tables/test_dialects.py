@@ -121,6 +121,7 @@ def test_columns_that_two_marks_may_separate_are_refused_unless_the_id_column_de
     assert loaded(path).frame.columns == ["a,b"]
 
 
+@pytest.mark.longer
 def test_an_unclear_number_below_the_head_is_refused_too(tmp_path):
     text = "Fall;a\n" + "".join(f"{i};{i}\n" for i in range(60_000)) + "x;1.234\n"
     with pytest.raises(InputError, match=r"'\.' in '1\.234' in column 'a' could be a decimal mark or a thousands"):
@@ -128,6 +129,7 @@ def test_an_unclear_number_below_the_head_is_refused_too(tmp_path):
     assert loaded(written(tmp_path, text + "y;0.5\n")).frame["a"].to_list()[-2:] == [1.234, 0.5]
 
 
+@pytest.mark.longer
 def test_both_marks_are_refused_wherever_they_are_unless_the_column_is_left_out(tmp_path):
     path = written(tmp_path, "Fall;a;b\n" + "".join(f"{i};{i},5;{i}\n" for i in range(60_000)) + "x;0,5;2.5\n")
     with pytest.raises(InputError, match=r"decimal commas and points, '0,5' in column 'a' and '2\.5' in column 'b'"):

@@ -66,6 +66,7 @@ def test_a_column_of_text_that_is_named_becomes_columns_of_0_and_1_whatever_it_h
     assert len(prepare(read(written(tmp_path, lines(IDS, cells, B)), reading), reading).columns) == 3
 
 
+@pytest.mark.longer
 def test_a_second_row_of_the_header_is_refused(tmp_path):
     units = written(tmp_path, lines(["-", *IDS], ["kg", *A], ["EUR", *B]))
     assert "column 'a' holds numbers, but for 'kg' in data row 1" in refused(units)
@@ -91,6 +92,7 @@ class TestCheck:
     def found(self, path, *options):
         return Office(path.parent).run("check", path.name, "--json", *options).json
 
+    @pytest.mark.longer
     def test_ids_of_a_workbook_are_found_by_the_parts_of_a_name(self, tmp_path):
         found = self.found(workbook(tmp_path, [["PatNr", "Glukose"], *zip(IDS, A.tolist(), strict=True)]))
         assert (found["id_column"], found["usable"]) == ("PatNr", True)

@@ -45,6 +45,7 @@ def book(tmp_path):
     return made, save
 
 
+@pytest.mark.longer
 def test_several_sheets_are_refused_until_one_is_named(book):
     made, save = book
     for name, value in (("first", 1.5), ("second", 2.5)):
@@ -59,6 +60,7 @@ def test_several_sheets_are_refused_until_one_is_named(book):
     assert read(path, Reading("id", dialect=Dialect(sheet="second"))).frame["x"].to_list() == [2.5]
 
 
+@pytest.mark.longer
 def test_ids_that_are_numbers_are_their_digits_and_hidden_zeros_are_refused(book):
     made, save = book
     made.active.append(["id", "x"])
