@@ -72,7 +72,7 @@ def test_samples_that_not_all_tables_have_are_kept_in_the_run(folder, mode):
     assert "report.html" in page
     words = (folder / "run" / "report.html").read_text()
     assert "All 60 samples (30 that not all parties have: hollow)" in words
-    assert "and 10 new ones placed among them (5 that not all parties have: hollow)" in words
+    assert "and 10 new ones placed among them (10 that not all parties have: hollow)" in words
 
 
 def test_the_same_run_as_in_python(folder):
