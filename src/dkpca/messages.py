@@ -102,6 +102,7 @@ def _check_bytes(field: str, data: Bytes) -> None:
 
 Tokens = Annotated[Bytes, _check_tokens]  # (n_samples, TOKEN_BYTES): sample ids as keyed hashes
 Packed = Annotated[Bytes, _check_bytes]  # (n_bytes,): integers; the question that they answer fixes count and width
+Numbers = Annotated[Packed, _checked(lambda data: data.size % 4 == 0, "is not a row of whole numbers of 4 bytes")]
 
 
 @dataclass(frozen=True)

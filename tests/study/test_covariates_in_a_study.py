@@ -1,6 +1,7 @@
 """Covariates in a study: their owner sends them as a message of their own, which the plan names and review shows."""
 
 import tomllib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from dkpca.exchange import study
 from dkpca.exchange.member import RefusedError
 from dkpca.linalg.precision import Rounded
 from dkpca.messages import CovariateRows
-from dkpca.party.questions import CovariatesWanted
+from dkpca.party.questions import CovariatesWanted, decode, encode
 from testkit.program import in_process
 from testkit.studies import ANYTHING, PARTIES, Consortium
 from tests.study.test_a_study import EVERY_PROTECTION, MODES, tables
@@ -37,6 +38,7 @@ def test_a_study_with_covariates_is_the_estimator_with_them(mode, tmp_path):
     given = tables()
     consortium = Consortium(tmp_path, given, MODES[mode], align="position", samples=10, covariates=TAKEN)
     consortium.join(**ANYTHING).sign().finish()
+    assert consortium.status()["waiting"] == {}
     X, covariates = features(given)
     model = DKPCA(**MODES[mode]).fit(X, covariates=covariates)
     _, scores = consortium.embedding("airline")
@@ -233,6 +235,18 @@ def test_where_samples_are_lacking_their_owner_has_all_of_them(tmp_path):
     other = Consortium(tmp_path / "some", some, fit, samples=10, covariates=TAKEN).join(**ANYTHING).sign()
     with pytest.raises(RefusedError, match="registry"):
         other.finish()
+
+
+def test_slopes_of_another_shape_or_for_another_party_are_refused(tmp_path):
+    consortium = Consortium(tmp_path, tables(), MODES["blind"], align="position", samples=10, covariates=TAKEN)
+    consortium.join(**ANYTHING).sign().finish()
+    for copied, (shape, who) in enumerate([((1, 7), "registry"), ((2, 3), "registry"), ((1, 3), "airline")]):
+        told = consortium.copy(tmp_path / f"{copied}")
+        (opened,) = told.root.glob(f"{who}/studies/*/opened/center.result.{who}")
+        result: Any = decode(opened.read_bytes())
+        opened.write_bytes(encode(replace(result, slopes=Rounded(np.ones(shape)))))
+        with pytest.raises(RefusedError, match=f"{who} refused at step 'result': .* not in the plan"):
+            told.run(who)
 
 
 @pytest.mark.longer

@@ -9,7 +9,7 @@ import itertools
 import json
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,14 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from dkpca import wire
-from dkpca.errors import InputError, ProtectionError
+from dkpca.errors import InputError, ProtectionError, WireError
 from dkpca.exchange import founding, own_table, protocols, replay, study
 from dkpca.exchange import review as reviews
 from dkpca.exchange.identity import Secrets
 from dkpca.exchange.member import Membership, RefusedError, WaitingError
 from dkpca.exchange.memory import ABOUT
 from dkpca.exchange.plan import second_nonce
+from dkpca.exchange.protocols import Terms
 from dkpca.exchange.replay import PartySide
 from dkpca.exchange.sealed import Part
 from dkpca.fusion.audit import uniform_request
@@ -33,10 +34,11 @@ from dkpca.messages import AuditRows, Reveal, Rows, Statistics, Summary
 from dkpca.party import answers, recovery, summaries
 from dkpca.party import questions as q
 from dkpca.party.limits import Limits
+from dkpca.protection.quantities import of_fit
 from dkpca.settings import Fit
 from dkpca.store.files import decode_model
 from experiments.public_columns import without_rotation
-from testkit.studies import ANYTHING, Consortium
+from testkit.studies import ANYTHING, Consortium, a_plan
 
 pytestmark = pytest.mark.slow  # each review attacks a table
 CAUTIOUS = vars(Limits())
@@ -163,6 +165,11 @@ def test_a_plan_that_attacks_is_red_and_is_not_signed(attack, tmp_path):
     with pytest.raises(InputError, match="the last review was red"):
         consortium.at("airline", study.sign, found.study.fingerprint[:40])
     assert not (tmp_path / "shared/airline/signature-1").exists()
+
+
+@pytest.mark.parametrize("width", [1e200, 1e-200])
+def test_widths_whose_product_is_no_number_are_measured(width):
+    assert np.allclose(reviews._widths(a_plan(gamma=(width, width)), Fit()), width, rtol=1e-9, atol=0.0)
 
 
 def test_a_careful_plan_is_green(tmp_path):
@@ -1162,6 +1169,25 @@ def test_another_question_in_the_place_of_one_is_refused(before_go, tmp_path):
     replace(center).send("go", [Part("all", NAMES, [greedy])], kind="question")
     with pytest.raises(RefusedError, match="not in the plan"):
         consortium.run("airline")
+
+
+@pytest.mark.parametrize("bounds", [{}, {"airline": 1.0}, dict.fromkeys((*NAMES, "nobody"), 1.0)])
+@pytest.mark.parametrize("which", ["bounds", "length_bounds"])
+def test_bounds_of_a_sum_are_those_of_all_parties(bounds, which):
+    shape, what = q.Derived(10, "00" * 32, dict.fromkeys(NAMES, 2), {}), of_fit(Linear(), 10, 5, "float64")
+    steps = protocols._added(Fit(kernel="linear", protect="sums"), Terms("run"), Linear(), what, shape)
+    first, second = next(steps), steps.send({})
+    about = {each.name: getattr(first.one, each.name) for each in fields(first.one)} | {"step": "sums-1"}
+    told = q.SumsWanted(**about, bounds=dict.fromkeys(NAMES, 1.0), length_bounds=dict.fromkeys(NAMES, 1.0))
+    assert second.expects(told)
+    assert not second.expects(replace(told, **{which: bounds}))
+
+
+@pytest.mark.parametrize("field", ["common", "places"])
+def test_positions_that_are_no_whole_numbers_are_no_message(field):
+    given = {"common": q.packed_numbers([0, 1]), field: np.zeros(5, dtype=np.uint8)}
+    with pytest.raises(WireError, match=f"{field} is not a row of whole numbers of 4 bytes"):
+        q.decode(q.encode(q.MatchedGiven(length=2, n_samples=2, **given)))
 
 
 @pytest.mark.parametrize("size", [400_000, 200_000])

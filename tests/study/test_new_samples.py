@@ -120,6 +120,16 @@ def test_a_file_that_changes_after_its_first_message_left_is_refused(fitted, tmp
         fitted.run("airline")
 
 
+def test_a_weight_too_large_to_be_squared_is_refused(weighed_once, tmp_path):
+    weighed = weighed_once.copy(tmp_path)
+    center = weighed.at("center", founding.seat)
+    told: Any = q.decode(center.memory.kept("asked/result.airline") or b"")
+    (opened,) = tmp_path.glob("airline/studies/*/opened/center.result.airline")
+    opened.write_bytes(q.encode(replace(told, weight=1e300)))
+    with pytest.raises(RefusedError, match="airline refused at step 'result': .* not in the plan"):
+        weighed.run("airline")
+
+
 @pytest.fixture(scope="module")
 def weighed_once(tmp_path_factory):
     fit = MODES["blind"] | {"weights": "balanced"}

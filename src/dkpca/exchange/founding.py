@@ -152,11 +152,13 @@ def status(folder: Folder) -> dict[str, Any]:
     plan, listed = here.plan, {n: folder.listing(n, here.plan.most_files) for n in here.plan.members}
     times = {file.name: file.time for files in listed.values() for file in files.values()}
     first = [here.member_file, f"signature-{here.number}"]
-    ours = [name for name in times if members.number_of(name) == here.number]
+    start = {name: name.partition(".")[0] for name in times}  # of a later plan its number
+    ours = [name for name in times if here.number == (int(start[name]) if start[name].isdigit() else 1)]
     steps = [name for name in ours if name not in listed[plan.center]]
     waiting = {}
     for step in [*first, *sorted(steps, key=lambda name: times[name])]:
-        who = plan.members if step in first else plan.parties
+        asked = plan.covariates if step.endswith("covariates") else plan.parties
+        who = plan.members if step in first else asked
         missing = [name for name in who if step not in listed[name]]
         if missing and members.REFUSAL not in step:
             waiting[step] = missing

@@ -36,7 +36,6 @@ REASONS = {
     "fusion": "the answers of the parties do not belong together; the center was told in which way",
 }  # no code has a figure in it
 
-
 TO_DO = {
     "plan": "to write the plan ('dkpca study create')",
     "member": "to join ('dkpca study join')",
@@ -279,9 +278,3 @@ def file_of(step: str) -> str:
 def named(number: int, step: str) -> str:
     """Name of a step's file in the folder; those of a later plan begin with its number."""
     return step if number == 1 else f"{number}.{step}"
-
-
-def number_of(file: str) -> int:
-    """Number of the plan that a step's file belongs to."""
-    first = file.partition(".")[0]
-    return int(first) if first.isdigit() else 1

@@ -129,11 +129,10 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[FusedModel]:
         # Another weight than one of the plan's would single out a party in the scores of new samples.
         weights = settings.weights.values() if isinstance(settings.weights, Mapping) else (1.0,)
         planned = isinstance(settings.weights, str) or told.weight in weights
-        blind = settings.protect == "blind" and bool(terms.taken_out)
         # So would more components than the plan's, made up so that the others' shares of them are nothing.
         wanted = settings.n_components
         planned = planned and (not isinstance(wanted, int) or told.scores.scores.shape[1] <= wanted)
-        return planned and (terms.row_means or told.scores.row_means is None) and (blind or told.slopes is None)
+        return planned and (terms.row_means or told.scores.row_means is None)
 
     if terms.study or settings.protect == "blind":
         yield Ask("result", results, expects=expected)
@@ -607,8 +606,9 @@ def _added(
     about = (terms.run, names, kernel, what, terms.batch, result, standardize)
 
     def asked(part: int, values: Mapping[str, float], lengths: Mapping[str, float]) -> q.SumsWanted:
-        most = {name: max(length, 2.0**-1000) for name, length in lengths.items()}
-        return q.SumsWanted(f"{before}sums-{part}", *about, bounds=dict(values), length_bounds=most, part=part)
+        most = {name: values.get(name, 1.0) for name in names}  # what is told of others is not what is expected
+        longest = {name: max(lengths.get(name, 1.0), 2.0**-1000) for name in names}
+        return q.SumsWanted(f"{before}sums-{part}", *about, bounds=most, length_bounds=longest, part=part)
 
     def bounded_by(answers: Answers) -> Questions:
         sent = [[answers[n].values for n in names], [answers[n].lengths for n in names]]

@@ -130,9 +130,7 @@ def _tell(member: Membership, ask: Ask) -> None:
     plan, name = member.study.plan, file_of(ask.step)
     readers = plan.result_to if ask.step.endswith("result") else plan.parties
     kept = {party: member.memory.kept(f"asked/{name}.{party}") for party in (ALL, *plan.parties)}
-    if kept[ALL] is None and None in [
-        kept[party] for party in plan.parties
-    ]:  # nothing yet, or cut short before `send`
+    if kept[ALL] is None and None in [kept[party] for party in plan.parties]:  # nothing yet, or cut short
         packed = {party: q.encode(question) for party, question in ask.questions.items()}
         one_for_all = len(set(packed.values())) == 1
         kept |= {ALL: packed[plan.parties[0]]} if one_for_all else packed
@@ -271,9 +269,13 @@ class PartySide:
         ask.questions = dict.fromkeys(self.names, told)
 
     def _fits(self, told: q.ResultGiven) -> bool:
-        """Whether a result has a row for each sample, and numbers whose squares can be added."""
-        scores, *others = told.scores.scores, told.scores.row_means, told.slopes
-        numbers = [each.decode() for each in (scores, *others) if each is not None]
+        """Whether a result has a row for each sample, slopes for a blind owner of covariates, and no huge numbers."""
+        scores, means, slopes = told.scores.scores, told.scores.row_means, told.slopes
+        owns = self.fit.protect == "blind" and self.table.covariates and not told.batch
+        n_slopes = self._covariates("", self.party.order).shape[1] if owns else 0
+        if slopes is not None and slopes.shape != (n_slopes, scores.shape[1]):
+            return False
+        numbers = [told.weight, *(each.decode() for each in (scores, means, slopes) if each is not None)]
         with np.errstate(over="ignore"):
             small = all(np.isfinite(np.sum(np.square(each))) for each in numbers)
         return small and scores.shape[0] == self._n_told(told.batch)

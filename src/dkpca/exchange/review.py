@@ -386,7 +386,7 @@ def _widths(plan: Plan, fit: Fit) -> list[Any]:
     if protocols.widths_from(plan.parties, fit) != "data":
         return [fit.gamma]
     low, high = plan.gamma
-    return [low, math.sqrt(low * high), high]
+    return [low, math.sqrt(low) * math.sqrt(high), high]  # their product may be no number
 
 
 def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:

@@ -82,8 +82,7 @@ class Header:
     @property
     def length(self) -> int:
         """Bytes of the whole file."""
-        last = max(self.parts.values(), key=lambda part: part.offset)
-        return last.offset + last.length
+        return max(part.offset + part.length for part in self.parts.values())
 
 
 def write(file: BinaryIO, about: Header, parts: Sequence[Part], me: Secrets, sealing: Mapping[str, str]) -> None:

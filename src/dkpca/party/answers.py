@@ -173,20 +173,17 @@ def _ring(party: Party, batch: str, union: bool) -> Any:
     return party.rings[batch]
 
 
-def _hop(party: Party, question: q.HopWanted) -> messages.RaisedIds:
+def _hop(party: Party, question: q.HopWanted) -> Any:
     member, batch = _ring(party, question.batch, question.union), question.batch
-    sent: messages.RaisedIds
     if not question.hop:
-        sent = member.first()
-        return sent
+        return member.first()
     if (batch, question.hop - 1) not in party.raised:
         raise ProtectionError(f"party {party.name!r} has no list for hop {question.hop}")
     if party.raised[batch, question.hop - 1].hop != question.hop - 1:  # so that no list is raised at two hops
         raise ProtectionError(f"party {party.name!r} got a list of another hop than {question.hop - 1}")
     if (batch, OWN_LIST) in party.raised:
         member.remember(party.raised[batch, OWN_LIST])
-    sent = member.raise_list(party.raised[batch, question.hop - 1])
-    return sent
+    return member.raise_list(party.raised[batch, question.hop - 1])
 
 
 def _matched(party: Party, question: q.MatchedGiven) -> messages.Told:
@@ -214,8 +211,7 @@ def _matched(party: Party, question: q.MatchedGiven) -> messages.Told:
 
 def _rows_at(party: Party, question: q.MatchedGiven) -> Callable[[Sequence[int]], list[int]]:
     """Return a function from positions in the list that the party sent to rows of its table."""
-    batch = question.batch
-    ids = party.all_ids(batch) or []
+    batch, ids = question.batch, party.all_ids(question.batch) or []
     if question.ring:
         member = _ring(party, batch, question.places is not None)
         length: int = member.length
@@ -462,11 +458,10 @@ def _with_share(party: Party, question: q.ResultGiven) -> PartyState:
     # U = scores / sqrt(lambda), so a factor row times A' U / sqrt(lambda) = A' scores / lambda is the party's share
     # of the score, times its weight. Signs are those of the samples turned back.
     A, scores = np.asarray(party.sent.factor.decode()), np.asarray(question.scores.scores.decode())
-    n = len(scores)
     if question.scores.sample_digest != party.sent.sample_digest or len(scores) != len(A):
         raise InputError(f"party {party.name!r}: the result is for other samples than its fit")
     values = np.sum(scores**2, axis=0)  # the eigenvalues
-    signs = signs_of(party.rotation(n).turn_back(scores))
+    signs = signs_of(party.rotation(len(scores)).turn_back(scores))
     party.slopes = None if question.slopes is None else np.asarray(question.slopes.decode()) * signs
     share = question.weight * (A.T @ (scores / np.where(values > 0, values, 1.0))) * signs
     deviations = np.sqrt(np.mean((A @ share) ** 2, axis=0))

@@ -83,10 +83,10 @@ class MatchedGiven(Question, answer=messages.Told, reads_table=False):
     """Tells a party which entries of the list that it sent all parties have, or their places in the union."""
 
     length: messages.Count  # entries of the list, as they arrived
-    common: messages.Packed  # whole numbers of 4 bytes: positions in the list, in the order that all parties now take
+    common: messages.Numbers  # positions in the list, in the order that all parties now take
     n_samples: messages.Count  # of the fit: those that all have, or at least one
     ring: bool = False  # whether the list went round a ring; else it was one of tokens, ascending
-    places: messages.Packed | None = None  # of each entry of the list, where samples that some parties lack are kept
+    places: messages.Numbers | None = None  # of each entry of the list, where samples that some parties lack are kept
     batch: str = ""
 
 
@@ -293,12 +293,12 @@ KINDS: Mapping[str, type[Any]] = {
 }
 
 
-def packed_numbers(numbers: Sequence[int]) -> messages.Packed:
+def packed_numbers(numbers: Sequence[int]) -> messages.Numbers:
     """Pack whole numbers into 4 bytes each."""
     return np.asarray(numbers, dtype="<u4").view(np.uint8)
 
 
-def numbers_in(packed: messages.Packed) -> np.ndarray[Any, np.dtype[np.intp]]:
+def numbers_in(packed: messages.Numbers) -> np.ndarray[Any, np.dtype[np.intp]]:
     """Whole numbers of 4 bytes each."""
     if packed.size % 4:
         raise ProtectionError("positions of samples are not whole numbers of 4 bytes")
