@@ -36,6 +36,17 @@ def toml_values(text: str) -> dict[str, Any]:
         raise TooDeepError from error
 
 
+def deeper(value: Any, most: int) -> bool:
+    """Whether tables and lists lie in each other more than so many deep."""
+    level = [value]
+    for _ in range(most + 1):
+        inside = [
+            each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)
+        ]
+        level = [item for items in inside for item in items]
+    return any(isinstance(each, dict | list) for each in level)
+
+
 def printable(text: str) -> str:
     """One line of what somebody else wrote, without what a terminal or a log would take for a command."""
     return visible(" ".join(text.split()))

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from dkpca import errors
-from dkpca.cli import catalog, options
+from dkpca.cli import _say, catalog, options
 from dkpca.cli.catalog import LazyGroup
 from dkpca.cli.output import table as as_table
 from testkit import reference
@@ -136,6 +136,14 @@ def test_an_error_writes_nothing_that_a_terminal_obeys(office):
     assert answer.code == 1
     assert "no?[2Jsuch.csv" in answer.err
     assert "\x1b" not in answer.err
+
+
+def test_an_error_stays_short_whatever_strangers_call_things(capsys):
+    _say("input", f"there are kernels for {'x' * 100_000}; name each", as_json=False)
+    said = capsys.readouterr().err
+    assert said.startswith("dkpca: there are kernels for")
+    assert said.endswith("; name each\n")
+    assert len(said) < 4000
 
 
 def test_the_advice_of_fit_names_options_that_fit_has(office):

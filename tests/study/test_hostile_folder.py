@@ -14,7 +14,7 @@ from dkpca.errors import DKPCAError, InputError, ProtectionError, StorageError
 from dkpca.exchange import founding
 from dkpca.exchange import plan as plans
 from dkpca.exchange.folder import MOST_FILES, Folder
-from dkpca.exchange.identity import Secrets
+from dkpca.exchange.identity import Secrets, is_signed
 from dkpca.exchange.member import RefusedError, WaitingError
 from dkpca.exchange.memory import Memory
 from dkpca.exchange.plan import Study
@@ -320,6 +320,23 @@ class TestPlanAndSignatures:
         with pytest.raises(ProtectionError, match="same identity"):
             actors.seen()
 
+    @pytest.mark.parametrize(
+        "identity",
+        [
+            "01" + "00" * 31,
+            "00" * 32,
+            "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+            "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+        ],
+    )
+    def test_an_identity_of_small_order_under_which_anybody_signs_is_refused(self, actors, identity):
+        signed = [is_signed(str(number).encode(), b"\1" + bytes(63), identity) for number in range(200)]
+        assert sum(signed) > 10
+        raw = actors.folder.read("airline/member.toml", 4096)
+        own = actors.kept("airline").secrets().public.encode()
+        with pytest.raises(ProtectionError, match="airline: its keys cannot be used"):
+            plans.read_member(raw.replace(own, identity.encode()), "airline", actors.plan.id)
+
     def test_a_member_file_of_another_study_is_refused(self, tmp_path, actors):
         others = Actors(tmp_path / "other", tmp_path / "other own")
         others.found_and_join()
@@ -429,6 +446,12 @@ class TestThePlan:
         with pytest.raises(InputError, match="plan-1.toml: the plan has tables inside tables") as refused:
             founding.plan_in(folder)
         assert len(str(refused.value)) < len(folder.url) + 120
+
+    def test_batches_need_the_result_at_all_parties(self):
+        """A party without it could answer none, and the others would wait for ever."""
+        raw = a_plan(result_to=("center", "airline"), batches=1, batch_samples=10).to_toml()
+        with pytest.raises(InputError, match="the plan: batches of new samples need the result at all parties"):
+            plans.read_plan(raw)
 
     def test_no_toml_is_one_sentence_without_its_content(self):
         for raw in (b"secret = = 1", b"secret = \xff", b"secret = 1\nsecret = 2"):

@@ -74,6 +74,9 @@ def is_signed(data: bytes, signature: bytes, public: str) -> bool:
 def check_keys(name: str, public: str, sealing: str) -> None:
     """Refuse keys that are none: points that are not on the curve, or of small order."""
     try:
+        # R = 1 and S = 0 is a signature that anybody can make; under a key of small order many messages have it.
+        if any(is_signed(bytes([message]), (1).to_bytes(64, "little"), public) for message in range(32)):
+            raise ValueError("of small order")
         Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
         X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(sealing)))
     except ValueError as error:

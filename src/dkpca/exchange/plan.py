@@ -19,7 +19,7 @@ from dkpca.errors import InputError, ProtectionError, WireError
 from dkpca.exchange import sealed
 from dkpca.exchange.folder import MOST_FILES, check_name
 from dkpca.exchange.identity import Secrets, check_keys, sha256
-from dkpca.wording import DEEPEST, TooDeepError, as_toml, printable, toml_values
+from dkpca.wording import DEEPEST, TooDeepError, as_toml, deeper, printable, toml_values
 
 VERSION = 1
 DAYS = 90  # that a study lasts by default
@@ -281,6 +281,8 @@ def read_plan(raw: bytes) -> Plan:
         raise InputError(f"the plan: result_to must name members, {plan.center} among them")
     if plan.protect != "none" and len(plan.parties) < FEWEST_MASKED:
         raise InputError(f"the plan: protect = {plan.protect!r} needs {FEWEST_MASKED} parties besides the center")
+    if plan.batches and not set(plan.parties) <= set(plan.result_to):
+        raise InputError("the plan: batches of new samples need the result at all parties; name them in result_to")
     if not set(plan.covariates) <= set(plan.parties):
         raise InputError("the plan: covariates are columns of a party's table; name one of the parties")
     if plan.covariates and plan.row_means:
@@ -319,7 +321,7 @@ def _parsed(raw: bytes, what: str, record: type[Any]) -> dict[str, Any]:
     except ValueError as error:
         place = PLACE.search(str(error))
         raise InputError(f"{what} is not a TOML file{f' {place[0]}' if place else ''}; do not sign it") from error
-    if _deeper(values, DEEPEST):
+    if deeper(values, DEEPEST):
         raise InputError(too_deep)
     if values.get("version") != VERSION:
         raise InputError(f"{what} has another version; this program reads version {VERSION}")
@@ -331,17 +333,6 @@ def _parsed(raw: bytes, what: str, record: type[Any]) -> dict[str, Any]:
         if not is_valid(values[key]):
             raise InputError(f"{what}: {key}{_said(values[key])} cannot be used; do not sign it")
     return values
-
-
-def _deeper(value: Any, most: int) -> bool:
-    """Whether tables and lists lie in each other more than so many deep."""
-    level = [value]
-    for _ in range(most + 1):
-        inside = [
-            each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)
-        ]
-        level = [item for items in inside for item in items]
-    return any(isinstance(each, dict | list) for each in level)
 
 
 def _said(value: Any) -> str:

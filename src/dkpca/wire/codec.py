@@ -186,7 +186,7 @@ def _scalar(name: str, hint: Any, value: Any) -> Any:
         return float(value)
     if isinstance(value, int) and not isinstance(value, bool) and hint in (int, float):
         if abs(value) >= LARGEST:
-            raise InputError(f"{name} is a number of {len(str(abs(value)))} digits, more than can be used")
+            raise InputError(f"{name} is a number of {value.bit_length()} bits, more than can be used")
         return hint(value)
     if hint not in (int, float, bool, str):
         raise InputError(f"{name} is of a type that does not travel")

@@ -4,6 +4,8 @@ import json
 import math
 from typing import Any
 
+from dkpca.wording import deeper
+
 DEEPEST = 32  # ours have five levels
 
 
@@ -14,7 +16,8 @@ def loads(text: str | bytes) -> Any:
         value = json.loads(text, parse_constant=_finite, parse_float=_finite, object_pairs_hook=_each_key_once)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
-    _check_depth(value)
+    if deeper(value, DEEPEST - 1):  # what a function that calls itself on every level could not walk through
+        raise ValueError(f"it is nested more than {DEEPEST} levels deep")
     return value
 
 
@@ -31,13 +34,3 @@ def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(entries) < len(pairs):
         raise ValueError("a key is there twice")
     return entries
-
-
-def _check_depth(value: Any) -> None:
-    """Refuse what a function that calls itself on every level could not walk through."""
-    level, depth = [value], 0
-    while level:
-        if depth > DEEPEST:
-            raise ValueError(f"it is nested more than {DEEPEST} levels deep")
-        inner = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)]
-        level, depth = [item for items in inner for item in items], depth + 1
