@@ -18,6 +18,7 @@ from dkpca.exchange.sealed import Part
 from dkpca.messages import MaskedSum
 from dkpca.party import questions as q
 from dkpca.party.answers import Party
+from dkpca.party.limits import Limits
 from testkit.studies import ANYTHING, Consortium
 from tests.study.test_a_study import MODES, tables
 
@@ -57,6 +58,16 @@ def test_a_batch_may_come_in_another_format_than_the_table(name, writing, tmp_pa
     (tmp_path / "new/1.txt").write_text("id,x,y\n")
     with pytest.raises(InputError, match=r"1\..* and 1\..* are both batch 1; keep one"):
         batches_in(tmp_path / "new", own_table.load(tmp_path, "quantities"), 1)
+
+
+def test_a_batch_that_waits_for_one_before_it_or_is_one_too_many_is_named(fitted, tmp_path):
+    put(fitted, tmp_path, 2, {"airline": [f"n{i}" for i in range(6)]})
+    (note,) = fitted.run("airline")["notes"]
+    assert note.endswith("airline/new/2.csv is not read: the next batch is 1, and every one before it stays")
+    (tmp_path / "airline/limits.toml").write_text(Limits(**ANYTHING | {"batches": 0}).to_toml())
+    put(fitted, tmp_path, 1, {"airline": [f"m{i}" for i in range(6)]})
+    assert len(fitted.run("airline")["notes"]) == 2
+    assert not list((tmp_path / "shared").glob("airline/batch*"))
 
 
 def put(consortium, tmp_path, batch, ids_by_party):

@@ -516,6 +516,12 @@ def _samples_in(table: OwnTable) -> set[Any]:
     return set(table.keys) if table.keys is not None else {row.tobytes() for row in np.asarray(table.X)}
 
 
+def unread_in(folder: Path, new: Mapping[str, OwnTable]) -> list[str]:
+    """Name the files of new samples that wait for one before them, or are more than is allowed."""
+    files = [path for path in sorted(folder.glob("[1-9]*.*")) if f"batch-{path.name.partition('.')[0]}" not in new]
+    return [f"{path} is not read: the next batch is {len(new) + 1}, and every one before it stays" for path in files]
+
+
 def batches_in(folder: Path, table: OwnTable, count: int) -> dict[str, OwnTable]:
     """Tables of new samples in a folder, by their batch: 1.csv, 2.csv and so on, in their order, without a gap."""
     found: dict[str, OwnTable] = {}

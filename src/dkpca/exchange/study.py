@@ -15,7 +15,7 @@ from dkpca.exchange.member import Membership
 from dkpca.exchange.memory import Memory, write
 from dkpca.exchange.plan import Plan, Study
 from dkpca.exchange.protocols import Terms, check_terms
-from dkpca.exchange.replay import PartySide, at_center, batches_in
+from dkpca.exchange.replay import PartySide, at_center, batches_in, unread_in
 from dkpca.exchange.review import Case, Review
 from dkpca.party.limits import Limits
 from dkpca.settings import Fit, from_values
@@ -142,8 +142,9 @@ def run(folder: Folder, memory: Memory) -> dict[str, Any]:
             result = memory.path / f"{RESULT}{later}"
             if member.name != plan.center:
                 table = own_table.frozen(member.memory)
-                new = batches_in(memory.path / f"new{later}", table, plan.batches)
-                side = PartySide(member, fit, table, read_limits(memory.path / LIMITS_FILE), new)
+                limits, folder_of_new = read_limits(memory.path / LIMITS_FILE), memory.path / f"new{later}"
+                new = batches_in(folder_of_new, table, min(plan.batches, limits.batches))
+                side = PartySide(member, fit, table, limits, new, unread_in(folder_of_new, new))
                 return {"result": str(side.run(result) or member.memory.path), "notes": side.notes}
             try:
                 return dict(zip(("result", "notes"), at_center(member, fit, result), strict=True))
