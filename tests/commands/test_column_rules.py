@@ -112,3 +112,18 @@ def test_a_column_that_is_dropped_is_not_expanded(office):
     assert [note for note in notes if "stage" in note] == [
         "dropped 1 column with more than 10% of values missing: 'stage'"
     ]
+
+
+def test_a_fit_says_which_column_outweighs_the_others(office):
+    table = pl.read_csv(office.path / "bank.csv").with_columns(pl.col("x1") * 1000)
+    table.write_csv(office.path / "bank.csv")
+    asked = ("fit", "bank.csv", "shop.csv", "--id", "person", "--components", 2, "--out", "run")
+    told = office.ok(*asked, "--no-standardize").out
+    assert "note: party 'bank': column 'x1' makes up 100.0% of the distances between its samples" in told
+    assert "makes up" not in office.ok(*asked).out
+
+
+def test_a_table_without_rows_is_named_where_no_sample_is_common(office):
+    (office.path / "empty.csv").write_text("person,x\n")
+    words = office.refused("fit", "bank.csv", "empty.csv", "--id", "person", "--out", "run")
+    assert "no sample id is in all tables: 'p00' in bank.csv, none in empty.csv; check --id" in words

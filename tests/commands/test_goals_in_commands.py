@@ -21,6 +21,13 @@ def test_summarize_names_the_goal_that_decided(office):
     assert (office.path / "bank.summary").stat().st_size <= 1100
 
 
+def test_fit_says_which_goal_is_not_met(office):
+    goals = ("--gamma", 0.1, *COMPACT, "--rank", "error=0.01", "--rank", "bytes=1100")
+    told = office.ok("fit", *TABLES, "--id", "person", *goals, "--out", "run").out
+    missed = "rank by Budget(bytes=1100, precision='compact'); Error(at_most=0.01) is not met"
+    assert all(f"note: {name}: {missed}" in told for name in OWNERS)
+
+
 def test_a_need_is_said_in_one_way(office):
     words = office.refused(
         "summarize", "bank.csv", "--gamma", 1, "--rank", 3, "--rank", "error=0.1", "--out", "b.summary"

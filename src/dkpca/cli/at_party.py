@@ -85,7 +85,8 @@ def summarize(
     with progress(about):
         asked_for = summary_question(fit, {holding.party: chosen}, holding.party, 0)
         summary, kept = holdings.summarize(holding, box, asked_for, state=state_path, device=compute.device)
-    notes = [*preparation_of(kept).notes, *_left_by_limit(summary, kept), *about_columns(kept)]
+    prepared = preparation_of(kept)
+    notes = [*prepared.notes, *_left_by_limit(summary, kept), *about_columns(replace(kept, columns=prepared.names))]
     within, verdict = may_send(kept.recovery, box.limits)
     result = {
         "party": summary.party,

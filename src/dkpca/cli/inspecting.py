@@ -76,8 +76,7 @@ def _column_names(kept: State, found: Measurement) -> list[str]:
         return []
     if kept.preparation is None:
         return [f"column {position}" for position in range(1, len(found.columns) + 1)]
-    columns = preparation_of(kept).columns
-    return [column.source if column.category is None else f"{column.source}={column.category}" for column in columns]
+    return list(preparation_of(kept).names)
 
 
 def _by_column(names: list[str], found: Measurement) -> list[str | Table]:

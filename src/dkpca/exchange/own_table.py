@@ -39,14 +39,12 @@ class OwnTable:
     @property
     def columns(self) -> list[str]:
         """Name of each column of X."""
-        return [name for name in own_names(self.preparation) if name not in self.covariates]
+        return [name for name in self.preparation.names if name not in self.covariates]
 
     @property
     def samples(self) -> list[str]:
         """Name of each sample however its id may be written, to find it again in other studies of this table."""
-        if self.ids is None:
-            return [str(row) for row in range(len(self.X))]
-        return [*map(made_alike(WAYS), self.ids)]
+        return [*map(str, range(len(self.X)))] if self.ids is None else [*map(made_alike(WAYS), self.ids)]
 
     @property
     def rows(self) -> list[str]:
@@ -57,7 +55,7 @@ class OwnTable:
     @property
     def sources(self) -> list[str]:
         """Column of the party's file that each column of X comes from."""
-        named = zip(own_names(self.preparation), self.preparation.columns, strict=True)
+        named = zip(self.preparation.names, self.preparation.columns, strict=True)
         return [column.source for name, column in named if name not in self.covariates]
 
     @property
@@ -83,15 +81,10 @@ class OwnTable:
 
     def without(self, covariates: Sequence[str]) -> "OwnTable":
         """Return the table with some of its columns set apart."""
-        names = own_names(self.preparation)
+        names = self.preparation.names
         kept = [j for j, name in enumerate(names) if name not in covariates]
         apart = {name: self.X[:, names.index(name)] for name in covariates}
         return replace(self, X=self.X[:, kept], covariates=apart) if apart else self
-
-
-def own_names(preparation: Preparation) -> list[str]:
-    """Name of each column that a table becomes."""
-    return [c.source if c.category is None else f"{c.source} = {c.category}" for c in preparation.columns]
 
 
 def describe(folder: Path, table: Path, id_column: str | None, name: str, *, by_ids: bool) -> Path | None:
@@ -135,14 +128,14 @@ def load(folder: Path, columns_are: str, covariates: Sequence[str] = ()) -> OwnT
             f"{file.table}: the plan takes out {some(covariates)}, but these are not columns of numbers or "
             "categories as this party's kernel reads them; see the key 'text' in party.toml"
         )
-    apart = [n for n, c in zip(own_names(preparation), preparation.columns, strict=True) if c.source in covariates]
+    apart = [n for n, c in zip(preparation.names, preparation.columns, strict=True) if c.source in covariates]
     return OwnTable(X, table.ids, table.keys, preparation).without(apart)
 
 
 def freeze(memory: StudyMemory, table: OwnTable) -> str:
     """Keep the table before it is signed; return its digest."""
     numbers = io.BytesIO()
-    names = own_names(table.preparation)
+    names = table.preparation.names
     whole = np.empty((len(table.X), len(names)))
     whole[:, [j for j, name in enumerate(names) if name not in table.covariates]] = table.X
     for name, values in table.covariates.items():

@@ -16,6 +16,7 @@ from dkpca.fusion.covariates import Covariates
 from dkpca.fusion.diagnostics import outside_at_center
 from dkpca.fusion.scoring import Placed
 from dkpca.linalg.arrays import MemoryLimit
+from dkpca.party.summaries import about_columns
 from dkpca.settings import Compute, Fit
 from dkpca.store import runs
 from dkpca.store.files import Received, encode_state, naming
@@ -66,7 +67,11 @@ def fit(
         states={name: encode_state(state) for name, state in states.items()},
     )
     notes += [] if run.model.covariates is None else run.model.covariates.words()
-    notes += [f"{name}: {note}" for name, state in states.items() for note in preparation_of(state).notes]
+    for name, state in states.items():
+        prepared = preparation_of(state)
+        missed = [f"rank by {state.decided}"] if " is not met" in state.decided else []
+        notes += [f"{name}: {note}" for note in (*prepared.notes, *missed)]
+        notes += about_columns(replace(state, columns=prepared.names))
     return run, sorted(notes)
 
 
@@ -102,8 +107,7 @@ def place(
     placed = replace(placed, scores=scoring.adjusted(run.model, placed.scores, known))
     digest = rows[0].sample_digest if given.places is None else messages.digest(given.ids or ())
     outside = runs.write_new(run, run.path / NEW, placed, rows, names, digest, given.places)
-    if placed.words and given.places is None:
-        notes.append(placed.words)
+    notes += [placed.words] if placed.words and given.places is None else []
     if outside:
         notes.append(
             f"{len(outside):,} new samples lie outside the range of the fit, and are marked so: {some(outside)}"
@@ -146,8 +150,9 @@ def matched_samples(
     notes, n_common = would_match(ids, ways), len(set.intersection(*map(set, keys.values())))
     if not n_common:
         hint = "".join(f"; {words}" for words in notes)
-        such = ", ".join(f"{own[0]!r} in {h.path}" for h, own in zip(holdings, ids.values(), strict=True) if len(own))
-        raise InputError(f"no sample id is in all tables (such as {such}); check --id{hint}")
+        first = zip(holdings, ids.values(), strict=True)
+        such = ", ".join(f"{own[0]!r} in {h.path}" if len(own) else f"none in {h.path}" for h, own in first)
+        raise InputError(f"no sample id is in all tables: {such}; check --id{hint}")
     given = inputs.matched(tables, keys, lacking=lacking or "drop", least=1)
     written = {key: text for name in reversed(ids) for key, text in zip(keys[name], ids[name], strict=True)}
     names = [written[key] for key in given.ids or ()]

@@ -336,8 +336,7 @@ def is_list_of_tables(X: Any) -> bool:
 
 def column_groups(parties: Any, n_features: int, names: Any) -> dict[str, list[int]]:
     """Column positions of each party."""
-    if parties is None:
-        parties = 1
+    parties = 1 if parties is None else parties
     if isinstance(parties, int | np.integer):
         if not 1 <= parties <= n_features:
             raise InputError(

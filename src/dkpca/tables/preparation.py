@@ -68,6 +68,11 @@ class Preparation:
         return replace(self.reading, id_column=id_column, columns=sources, exclude=(), text_of=(), dialect=dialect)
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Name of each column that a table becomes."""
+        return tuple(c.source if c.category is None else f"{c.source} = {c.category}" for c in self.columns)
+
+    @property
     def has_codes(self) -> bool:
         """Whether columns are codes of categories, which are no quantities."""
         return any(column.coded for column in self.columns)
