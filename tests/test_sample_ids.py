@@ -156,7 +156,7 @@ class TestAuditAfterTheFit:
         )
         for X in (fewer, others, reordered):
             for method in (partial(model.run_audit, 20), model.column_importance, model.column_association):
-                with pytest.raises(InputError, match="give the tables of the fit, the first of them in the order of"):
+                with pytest.raises(InputError, match="X needs the samples of the fit in their order; arrange"):
                     method(X)
 
     def test_columns_are_found_by_their_names(self, model):

@@ -568,10 +568,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         fitted, ids = ([*map(str, labels)] for labels in known)  # saved ones may be text
         rows = [table.shape[0] for table in given.tables.values() if not is_source(table)]
         if (fitted and ids and fitted != ids) or any(count != self.model_.n_samples for count in rows):
-            raise InputError(
-                f"{method} needs the samples of the fit in their order, and these are others, or in another order; "
-                "give the tables of the fit, the first of them in the order of sample_ids_"
-            )
+            raise InputError(f"{method}: X needs the samples of the fit in their order; arrange them by sample_ids_")
         return given.tables
 
     def report(
@@ -852,15 +849,14 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     def _place_protected(self, given: PartyTables) -> Array:
         """Scores of new samples after a protected fit; every party is needed."""
         _check_nothing_lacks(given, "transform after a protected fit")
-        tables = given.tables
-        absent = sorted(set(self.party_names_) - set(tables))
+        absent = sorted(set(self.party_names_) - set(given.tables))
         if absent:
             raise InputError(f"no new samples from {absent}; masks cancel only if every party of the fit takes part")
         settings, compute = self._settings()
         terms = protocols.Terms(self._shield.run)
-        protocol = protocols.place(list(tables), settings, self.model_, in_process.BATCH, terms)
+        protocol = protocols.place(list(given.tables), settings, self.model_, in_process.BATCH, terms)
         return in_process.asked(
-            protocol, tables, self._states, settings, compute, run=terms.run, sources=self._sources
+            protocol, given.tables, self._states, settings, compute, run=terms.run, sources=self._sources
         )
 
     def _ask_rows(self, tables: Mapping[str, Any], *, exact: bool = False) -> Mapping[str, Any]:
