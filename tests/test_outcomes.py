@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import scipy.stats
 from lifelines import CoxPHFitter, KaplanMeierFitter
@@ -139,7 +140,7 @@ def test_the_page_of_a_model_has_all_of_it(tmp_path):
     page = (tmp_path / "page.html").read_text()
     for words_of_page in (
         "is associated with group (Kruskal-Wallis",
-        "Survival differs between clusters with p &lt; 0.001 (log-rank)",
+        "Difference in survival between clusters: p &lt; 0.001 (log-rank)",
         "Label &#x27;a&#x27; was a column of the fit",
         'id="survival-chart-0"',
         '"survival":[{"cluster 1":[[0.0,',
@@ -162,3 +163,9 @@ def test_the_page_of_a_model_has_all_of_it(tmp_path):
     blind = DKPCA(2, law="sum", protect="blind").fit({"one": X[["a", "b"]], "two": X[["c", "d"]]})
     with pytest.raises(InputError, match="a report of a blind fit is drawn by a party"):
         blind.report(tmp_path / "other.html")
+
+
+def test_labels_may_be_a_table_of_polars(tmp_path):
+    group = np.repeat(["x", "y", "z"], 40)
+    DKPCA(2, parties=2).fit(BLOBS).report(tmp_path / "page.html", labels=pl.DataFrame({"group": group}))
+    assert "is associated with group (Kruskal-Wallis" in (tmp_path / "page.html").read_text()

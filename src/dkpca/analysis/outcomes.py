@@ -240,7 +240,7 @@ def words(found: Outcomes) -> list[str]:
         said.append(f"{found.clusters.count} clusters (Rand index {best:.2f} between halves: {sure})")
     if found.survival is not None:
         if found.survival.logrank_p is not None:
-            said.append(f"survival differs between clusters with p {p_value(found.survival.logrank_p)} (log-rank)")
+            said.append(f"difference in survival between clusters: p {p_value(found.survival.logrank_p)} (log-rank)")
         said += [
             f"{name}: hazard ratio {ratio:.2f} per deviation, corrected p {p_value(own)}"
             for name, (ratio, _, own) in found.survival.hazards.items()

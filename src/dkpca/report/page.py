@@ -415,7 +415,7 @@ def _label_frame(labels: Any, ids: list[Any], names: list[str]) -> pl.DataFrame:
         if not set(texts).isdisjoint(names):
             labels, ids = labels.set_axis(texts), names
         labels = rows_of_samples(labels, ids, ids, what="labels")
-    columns = {str(name): list(labels[name]) for name in labels}
+    columns = {str(name): list(labels[name]) for name in getattr(labels, "columns", labels)}
     wrong = [name for name, values in columns.items() if len(values) != len(names)]
     if wrong:
         raise InputError(f"label {wrong[0]!r} has {len(columns[wrong[0]])} values for {len(names)} samples")
