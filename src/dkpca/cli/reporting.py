@@ -71,7 +71,7 @@ def report(
         str | None, o.option("--title", "Page title (default: the name of the directory).", PAGE)
     ] = None,
     out: Annotated[
-        Path | None, o.option("--out", "Page to write (default: report.html in the directory).", PAGE)
+        Path | None, o.option("--out", "Page to write (default: report.html in the directory, or FILE.html).", PAGE)
     ] = None,
     as_json: o.AsJson = False,
 ) -> None:
