@@ -6,7 +6,7 @@ import pytest
 from dkpca.errors import InputError, ProtectionError
 from dkpca.exchange import founding, study
 from dkpca.exchange.folder import Folder
-from dkpca.exchange.member import WaitingError
+from dkpca.exchange.member import RefusedError, WaitingError
 from testkit.studies import ANYTHING, Consortium
 from tests.study.test_a_study import MODES, tables
 
@@ -83,6 +83,32 @@ def test_hidden_by_the_host_is_remembered_by_those_who_joined(first, tmp_path):
     with pytest.raises(WaitingError, match="go"):
         again.run("airline")
     assert (tmp_path / "shared/airline/2.shape").exists()
+
+
+def test_closing_deletes_the_keys_and_tables_of_every_plan(first, tmp_path):
+    following(first).join(**ANYTHING)
+    assert len([*(tmp_path / "airline/studies").glob("*/seed.key")]) == 2
+    first.at("airline", founding.close)
+    left = {path.name for path in (tmp_path / "airline/studies").glob("*/*")}
+    assert not {"seed.key", "table", "opened"} & left
+    assert [*(tmp_path / "airline/studies").glob("*/left.json")]  # numbers left: it counts
+
+
+def test_a_plan_whose_ids_did_not_match_does_not_count_once_the_study_is_closed(tmp_path):
+    alien = {name: ([f"{name}{i}" for i in ids], X) for name, (ids, X) in tables(20).items()}
+
+    def created():
+        return Consortium(tmp_path, alien, MODES["open"], samples=10).join(**ANYTHING)
+
+    first = created().sign()
+    for name in (*first.names, *first.names, first.center) * 2:
+        with pytest.raises((WaitingError, RefusedError)):
+            first.run(name)
+    with pytest.raises(RefusedError, match="too few samples are common to all"):
+        first.run("airline")
+    created().at("airline", founding.close)  # the next plan had been joined before
+    (studies,) = [each for each in created().at("airline", study.review).findings if each.limit == "studies"]
+    assert studies.asked == 1
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +14,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from dkpca.errors import StorageError
 from dkpca.exchange import founding
 from dkpca.exchange.folder import Folder, check_name
 from dkpca.exchange.member import WaitingError
@@ -85,14 +84,9 @@ def join(
     print(told)
 
 
-@contextmanager
-def place(folder: str) -> Iterator[Folder]:
+def place(folder: str) -> closing[Folder]:
     """Reach a folder, and let go of it."""
-    reached = Folder(founding.local(folder))
-    try:
-        yield reached
-    finally:
-        reached.close()
+    return closing(Folder(founding.local(folder)))
 
 
 @group.command("review")
@@ -199,12 +193,5 @@ def _when(seconds: float) -> str:
 def close(folder: Place, own: Own) -> None:
     """Delete this study's keys and secrets from DIR; keep the ledger of what was sent."""
     with place(folder) as there:
-        memory = Memory(own)
-        with memory.locked():
-            seat = founding.seat(there, memory)
-            try:
-                shown: list[str] | None = list(seat.listing(seat.name))
-            except StorageError:  # a folder that cannot be read may hold numbers of this member
-                shown = None
-            seat.memory.close(shown)
+        founding.close(there, Memory(own))
     print("Closed: the keys of this study are deleted.")

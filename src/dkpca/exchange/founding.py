@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dkpca.errors import InputError, ProtectionError
+from dkpca.errors import InputError, ProtectionError, StorageError
 from dkpca.exchange import member as members
 from dkpca.exchange import plan as plans
 from dkpca.exchange.folder import Folder
@@ -128,6 +128,20 @@ def seat(folder: Folder, memory: Memory) -> Membership:
     kept = here[-1]
     kept.replace("folder", folder.url.encode())
     return Membership((kept.kept("name") or b"").decode(), folder, kept)
+
+
+def close(folder: Folder, memory: Memory) -> None:
+    """Close every plan that this member has joined in a folder: each has keys and a table of its own."""
+    with memory.locked():
+        last = seat(folder, memory)
+        try:
+            written: dict[str, Any] | None = last.listing(last.name)
+        except StorageError:  # a folder that cannot be read may hold numbers of this member
+            written = None
+        for each in memory.studies():
+            if each.kept("folder") == last.memory.kept("folder"):
+                number = int(each.kept("number") or b"1")
+                each.close(written and [name for name in written if members.number_of(name) == number])
 
 
 def shown(seat: Membership) -> Study:
