@@ -1,6 +1,7 @@
 """A ledger's lines hang together: what is altered, removed or put in is found; what a crash cut short is mended."""
 
 import json
+import os
 
 import pytest
 from hypothesis import given
@@ -78,3 +79,19 @@ def test_a_ledger_of_an_older_version_goes_on_as_a_chain(tmp_path):
     path.write_text(path.read_text().replace('"asked"', '"other"'))
     with pytest.raises(StorageError, match="line 3 does not follow"):
         ledger.followed(path)
+
+
+@pytest.mark.parametrize("text", ["id,x\ns1,1\ns2,2", "id,x", "# a list\n"])
+def test_a_file_that_is_no_ledger_stays_as_it_is(tmp_path, text):
+    path = tmp_path / "table.csv"
+    path.write_text(text)
+    with pytest.raises(StorageError, match=r"table\.csv: exists and is not a ledger; choose another name"):
+        ledger.append(path, "asked")
+    assert path.read_text() == text
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="a system without named pipes")
+def test_a_pipe_is_no_ledger_and_nobody_waits_for_it(tmp_path):
+    os.mkfifo(tmp_path / "ledger.jsonl")
+    with pytest.raises(StorageError, match="exists and is not a ledger"):
+        ledger.append(tmp_path / "ledger.jsonl", "asked")

@@ -21,6 +21,7 @@ from dkpca.store import runs, storage
 from dkpca.tables.formats import embedding_files
 from dkpca.tables.reading import Reading
 from testkit.owners import OWNERS, frame, numbers
+from testkit.program import snapshot
 
 PEOPLE = [f"p{i:02d}" for i in range(60)]
 
@@ -251,7 +252,13 @@ def test_labels_that_do_not_fit_are_said(fused):
     assert "name its id column with --id" in fused.refused("report", "run", "--labels", "bank.csv")
     assert "with --labels" in fused.refused("report", "run", "--label", "x1")
     error = fused.refused("report", "run", "--labels", "bank.csv", "--id", "person", "--out", "bank.csv")
-    assert "bank.csv: is one of the input tables; choose another --out" in error
+    assert "bank.csv: exists and is not a page; choose another name" in error
+    before = snapshot(fused.path)
+    for kept in ("run/embedding.csv", "run/result.scores", "run/model.safetensors"):
+        assert f"{kept}: exists and is not a page" in fused.refused("report", "run", "--out", kept)
+    assert snapshot(fused.path) == before
+    fused.ok("report", "run", "--out", "page.html")
+    fused.ok("report", "run", "--out", "page.html")
 
 
 @pytest.mark.longer

@@ -24,6 +24,7 @@ from dkpca.party.disclosure import share_sent
 from dkpca.party.state import PartyState
 from dkpca.party.summaries import about_columns
 from dkpca.rank import Recovery
+from dkpca.store import storage
 from dkpca.tables.preparation import preparation_of
 from dkpca.wording import in_bytes
 
@@ -77,6 +78,8 @@ def summarize(
     state_path = (state or out.with_suffix(".state")) if keep_state else None
     if state_path is not None and state_path.resolve() in (table.path.resolve(), out.resolve()):
         raise InputError(f"{state_path}: the private state needs a separate file; choose another --state")
+    if state_path is not None:
+        storage.check_writable(state_path, *storage.DKPCA_FILE)
     fit, compute = asked.fit([table.party]), asked.compute
     chosen = kernel_of(fit if "gamma" in asked.given else replace(fit, gamma=None))
     memory = MemoryLimit.of(compute.max_memory, out.parent)

@@ -87,9 +87,7 @@ def report(
     own = None if table is None else at_hand(table, None, id_column)
     known, table = (Reading(id_column), None) if own is None else (own.reading, own.path)
     target = out or page_beside(path)
-    if any(given is not None and given.resolve() == target.resolve() for given in (labels, table)):
-        raise InputError(f"{target}: is one of the input tables; choose another --out")
-    storage.check_writable(target)
+    storage.check_writable(target, "a page", b"<!doctype html>")
     wanted = Wanted(
         path,
         labels=labels,

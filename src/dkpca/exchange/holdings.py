@@ -25,8 +25,6 @@ from dkpca.tables.preparation import Preparation, numbers_for, preparation_of
 from dkpca.tables.reading import Reading, Table, read, read_ids
 from dkpca.wire import codec
 
-SAFETENSORS_START = b"{"  # ninth byte of every file of ours
-
 
 @dataclass(frozen=True)
 class Holding:
@@ -101,11 +99,7 @@ class Sender:
 
     def check(self) -> None:
         """Find out before any work whether the message can be written; a file that is no message stays."""
-        storage.check_writable(self.message)
-        if self.message.exists() and self.message.stat().st_size:
-            with self.message.open("rb") as file:
-                if file.read(9)[8:] != SAFETENSORS_START:
-                    raise InputError(f"{self.message}: exists and is not a dkpca file; choose another --out")
+        storage.check_writable(self.message, *storage.DKPCA_FILE)
 
     def send(self, message: Message, private_files: dict[Path, bytes], **facts: Any) -> None:
         """Write a message, and the private files that belong to it; the ledger says so before they are there."""

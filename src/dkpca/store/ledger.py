@@ -127,6 +127,11 @@ def _parsed(line: bytes) -> dict[str, Any]:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """Whole lines."""
+    """Whole lines; a pipe is refused, and so is a table, whose last line would be cut off."""
+    refusal = StorageError(f"{path}: exists and is not a ledger; choose another name")
+    if not path.is_file():
+        raise refusal
     with path.open("rb") as file:
+        if file.peek(1)[:1] not in (b"", b"{"):
+            raise refusal
         yield from (line for line in file if line.endswith(b"\n"))

@@ -45,6 +45,7 @@ ADVICE = {
     errno.EISDIR: "there is a directory of that name; choose another name",
 }
 LOCK = ".lock"
+DKPCA_FILE = "a dkpca file", b"{", 8  # where the header of every file of ours begins
 
 
 def write(path: Path, data: Content, *, private: bool = False) -> None:
@@ -103,7 +104,7 @@ def _rename(part: Path, path: Path) -> None:
 
 def _remove_abandoned(path: Path) -> None:
     """Remove what processes that died had prepared for this one file."""
-    for part in path.parent.glob(f".{glob.escape(path.name)}.????????.part"):
+    for part in filter(Path.is_file, path.parent.glob(f".{glob.escape(path.name)}.????????.part")):
         # A process that is alive holds its lock, or may where there are none; then this one does not get it.
         with contextlib.suppress(FileNotFoundError, BlockingIOError), part.open("rb") as file:
             if flock(file.fileno(), wait=False):
@@ -149,12 +150,16 @@ def mapped(path: Path) -> bytes | memoryview:
         return read(path)  # which says what is wrong
 
 
-def check_writable(path: Path) -> None:
-    """Find out before long work whether a file could be written there."""
+def check_writable(path: Path, what: str = "", mark: bytes = b"", at: int = 0) -> None:
+    """Find out before long work whether a file could be written there; a file without this mark stays."""
     with explained(path):
         if path.is_dir():
             raise OSError(errno.EISDIR, "")
         check_folder(path.parent)
+        if path.is_file() and path.stat().st_size:
+            with path.open("rb") as file:
+                if not file.read(64)[at:].startswith(mark):
+                    raise InputError(f"{path}: exists and is not {what}; choose another name")
 
 
 def check_folder(folder: Path) -> None:
@@ -268,7 +273,7 @@ def reading(directory: Path) -> Iterator[None]:
 def _held(directory: Path, flags: int, *, shared: bool) -> Iterator[int]:
     """Lock the lock file of a directory, and return its descriptor."""
     try:
-        descriptor = os.open(directory / LOCK, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+        descriptor = os.open(directory / LOCK, flags | NO_WAITING | getattr(os, "O_NOFOLLOW", 0), 0o666)
     except OSError as error:
         raise StorageError(f"{directory}: cannot be locked ({error.strerror}); check who may write there") from error
     with contextlib.ExitStack() as stack:
