@@ -176,6 +176,16 @@ def _huge(file, folder):
     file.create_dataset("X", (10**8, 10**6), dtype="f8", chunks=(1000, 1000))
 
 
+def _zeros(file, folder):
+    file["X"] = np.ones((40, 6))
+    file["uns"].create_dataset("zeros", (10**8,), dtype="f8", chunks=(10**6,), compression="gzip")
+
+
+def _of_no_type(file, folder):
+    file["X"] = np.ones((40, 6))
+    h5py.h5d.create(file["uns"].id, b"t", h5py.h5t.UNIX_D32LE.copy(), h5py.h5s.create_simple((3,)))
+
+
 def _outside(file, folder):
     file["X/data"], file["X/indices"], file["X/indptr"] = np.ones(3), [0, 10**8, -(10**8)], [0, *[3] * 40]
 
@@ -192,6 +202,8 @@ def _unknown(file, folder):
         (_virtual, "'X' is a link"),
         (_in_a_circle, "'uns/again' is a link"),
         (_huge, "GB of memory"),
+        (_zeros, "would take 0.8 GB of memory, more than 500 times its bytes"),
+        (_of_no_type, "it is damaged"),
         (_outside, "indices must be"),
         (_unknown, "it is damaged"),
     ],

@@ -13,7 +13,7 @@ from dkpca.errors import InputError
 from dkpca.exchange.holdings import Holding
 from dkpca.settings import Fit, from_values
 from dkpca.store import party_file
-from dkpca.tables.reading import TEXT_COLUMNS, Reading
+from dkpca.tables.reading import TEXT_COLUMNS, Reading, explained
 from dkpca.tables.scverse import MUDATA, modalities
 
 PANEL, WRITTEN = "The table", "File format (detected unless given)"
@@ -124,7 +124,8 @@ def holdings_of(sources: Sequence[str], ids: Sequence[str] | None, asked: GivenS
     given = list[tuple[str | None, Path]]()
     for name, path in map(named, sources):
         whole = name is None and path.suffix.lower() == MUDATA
-        given += [(None, path / own) for own in modalities(path)] if whole else [(name, path)]
+        with explained(path):
+            given += [(None, path / own) for own in modalities(path)] if whole else [(name, path)]
     holdings = [at_hand(path, name, None) for name, path in given]
     names = [holding.party for holding in holdings]
     if len(set(names)) < len(names):

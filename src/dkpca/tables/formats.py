@@ -6,6 +6,7 @@ Files of AnnData and MuData are read whole.
 
 import glob
 import logging
+import math
 import re
 import subprocess
 import sys
@@ -57,6 +58,8 @@ def open_table(path: Path, asked: Dialect = AS_WRITTEN, *, id_column: str | None
     inside = path.parent.suffix.lower() == scverse.MUDATA  # FILE.h5mu/NAME is a modality
     if not (path.parent if inside else path).exists():
         raise FileNotFoundError(path)
+    if str(path) != str(path).encode(errors="replace").decode():
+        raise InputError(f"{path}: its name is not UTF-8; rename it")
     if inside or path.suffix.lower() in (scverse.ANNDATA, scverse.MUDATA):
         return _annotated(path)
     if path.is_dir():
@@ -71,9 +74,11 @@ def open_table(path: Path, asked: Dialect = AS_WRITTEN, *, id_column: str | None
     if kind in WORKBOOKS:
         return _workbook(path, asked, id_column)
     frame = _typed(path, kind)
-    if kind in BY_COLUMN:
-        inputs.check_room(path, 8 * int(frame.select(pl.len()).collect().item()))  # one column is read at a time
-    return Opened(str(path), frame, frame.collect_schema().names(), parts=(path,) if kind in BY_COLUMN else ())
+    opened = Opened(str(path), frame, frame.collect_schema().names(), parts=(path,) if kind in BY_COLUMN else ())
+    if kind in BY_COLUMN:  # of a large file, one column is read at a time; constant columns take no bytes
+        columns = 1 if stays_in_its_file(opened) else len(opened.names)
+        inputs.check_room(path, 8 * columns * int(frame.select(pl.len()).collect().item()), math.inf)
+    return opened
 
 
 def from_array(array: np.ndarray[Any, Any], name: str = "x") -> pl.DataFrame:

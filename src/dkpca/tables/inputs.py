@@ -7,12 +7,16 @@ ids beside it. Arrays have no labels; their rows match by position, and only whe
 """
 
 import contextlib
+import csv
 import datetime
 import hashlib
+import lzma
 import math
 import re
 import tokenize
 import warnings
+import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -40,6 +44,8 @@ TEXT_ADVICE = (
     "'Tables'), or pass these columns as a party of their own with the kernel 'overlap', to which every column is a "
     "category, numbers too"
 )
+BROKEN = (LookupError, RuntimeError, csv.Error, zlib.error, lzma.LZMAError, zipfile.BadZipFile)  # of damaged files
+SMALL, MOST_TIMES = 2**29, 500  # bytes that any file may take in memory, and how often its own beyond that
 MOST_WHOLE = 2**53  # every whole number up to it is a float64
 CONVERTED = 2**16  # rows of a mapped array that are turned into double precision together
 Labels = list[Any]
@@ -113,7 +119,7 @@ def numpy_errors() -> Iterator[None]:
     """Turn what NumPy raises over a damaged file into a `ValueError`."""
     try:
         yield
-    except (tokenize.TokenError, SyntaxError, EOFError, KeyError, TypeError, OverflowError, RecursionError) as error:
+    except (*BROKEN, tokenize.TokenError, SyntaxError, EOFError, TypeError, OverflowError, SystemError) as error:
         raise ValueError(f"it is damaged: {error}") from error
     except MemoryError as error:
         raise ValueError("it states a size that does not fit into memory") from error
@@ -252,8 +258,13 @@ def _reader(name: str, module: str = "preparation") -> Any:
         ) from error
 
 
-def check_room(source: object, needed: int) -> None:
-    """Refuse a file that says it needs more memory than is free."""
+def check_room(source: Path, needed: int, times: float = MOST_TIMES) -> None:
+    """Refuse a file that says it needs more memory than is free, or so many times its bytes."""
+    if needed > max(SMALL, times * source.stat().st_size):
+        raise InputError(
+            f"{source}: would take {needed / 1e9:,.1f} GB of memory, more than {times} times its bytes; if it is "
+            "no forgery, save it without compression"
+        )
     free = free_memory(np.empty(0))
     if needed > free:
         raise InputError(

@@ -5,7 +5,6 @@ Columns of text become numbers where all of the column is numbers: the whole col
 
 import contextlib
 import difflib
-import zipfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from dkpca.errors import InputError, StorageError
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.settings import Allowed, setting
 from dkpca.tables import ids as sample_ids
-from dkpca.tables import numerals, text_files
+from dkpca.tables import inputs, numerals, text_files
 from dkpca.tables.formats import AS_WRITTEN, SUFFIXES, Stored, from_array, is_folder, open_table, stays_in_its_file
 from dkpca.tables.ids import matching_keys
 from dkpca.tables.inputs import are_ids, called_as_ids
@@ -144,7 +143,7 @@ def read(path: Path, reading: Reading, *, by_column: bool = False) -> Table:
 @contextlib.contextmanager
 def opened(path: Path, reading: Reading) -> Iterator[Opened]:
     """Open a table; what goes wrong while it is looked at becomes a sentence: which row is too long, if one is."""
-    with _explained(path):
+    with explained(path):
         table = open_table(path, reading.dialect, id_column=reading.id_column)
         try:
             yield table
@@ -161,7 +160,7 @@ def is_table(path: Path) -> bool:
 
 def column_names(path: Path, dialect: Dialect = AS_WRITTEN) -> list[str]:
     """Names of the columns of a table, nothing of it loaded."""
-    with _explained(path):
+    with explained(path):
         return open_table(path, dialect).names
 
 
@@ -174,7 +173,7 @@ def read_ids(path: Path, id_column: str, dialect: Dialect = AS_WRITTEN, ways: Se
 
 
 @contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def explained(path: Path) -> Iterator[None]:
     """Turn what goes wrong while reading into a sentence."""
     try:
         yield
@@ -184,7 +183,7 @@ def _explained(path: Path) -> Iterator[None]:
         raise StorageError(f"{path}: cannot be read ({error.strerror or error}); check the file") from error
     except MemoryError as error:
         raise InputError(f"{path}: does not fit into memory; give a smaller file, or Parquet") from error
-    except (pl.exceptions.PolarsError, ValueError, zipfile.BadZipFile) as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError, *inputs.BROKEN) as error:
         if isinstance(error, InputError):
             raise
         reason = str(error).strip().partition("\n")[0]

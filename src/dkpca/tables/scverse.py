@@ -99,13 +99,15 @@ def _whole(path: Path) -> Iterator[Any]:
         groups.add(part)
         return name if known else None
 
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path}: is a directory or a pipe, not a table; give a file")
     with h5py.File(path, "r") as file:
         groups, sizes = {file["/"]}, [0]
-        link = file.visititems_links(elsewhere)
-        if link is not None:
-            raise InputError(f"{path}: {link!r} is a link, perhaps to another file; write it with its content")
-        check_room(path, sum(sizes))
         try:
+            link = file.visititems_links(elsewhere)
+            if link is not None:
+                raise InputError(f"{path}: {link!r} is a link, perhaps to another file; write it with its content")
+            check_room(path, sum(sizes))
             yield file
         except (MemoryError, OSError, ValueError):
             raise

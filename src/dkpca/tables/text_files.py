@@ -22,7 +22,9 @@ from dkpca.wording import counted
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 ROWS = 2000  # of the head that are looked at
 ABOVE = 50  # rows in which a header is looked for
+FEW = 5  # rows that tell how wide a table is
 UNNAMED = "unnamed"
+MOST_COLUMNS = 2**20
 HEAD = 2**18  # letters that are looked at to find out how a file is written
 UTF8 = "utf-8"
 
@@ -149,6 +151,8 @@ def header(cut: Cut, source: str, id_column: str | None) -> tuple[list[str], int
     if position is None:
         raise InputError(f"{source}: no header row found; add one with the column names")
     row = [name.strip() for name in cut.rows[position]]
+    if len(row) > MOST_COLUMNS:
+        raise InputError(f"{source}: has {len(row):,} columns, and a table may have {MOST_COLUMNS:,}; check the file")
     above = [" ".join(filter(None, map(str.strip, cells))) for cells in cut.rows[:position]]
     notes = []
     said = [words for words in above if words and not words.lower().startswith("sep=")]
@@ -211,11 +215,12 @@ class Opened:
 def open_text(path: Path, asked: Dialect, *, id_column: str | None) -> Opened:
     """Find out how a text file is written, and open it."""
     text, encoding = _decoded(path, asked.encoding)
-    head = text[:HEAD]
+    end = len(text) if len(text) <= HEAD else text.rfind("\n", 0, HEAD) + 1
+    for _ in range(FEW if text.count("\n", 0, end) < ABOVE else 0):  # a header of many columns is longer by itself
+        end = text.find("\n", end) + 1 or len(text)
+    head = text[:end]
     if "\r" in head and "\n" not in head:
         raise InputError(f"{path}: has old Macintosh line endings (CR); save it with other line endings")
-    if len(text) > HEAD:
-        head = head[: head.rfind("\n") + 1] or head
     cut = _cut_as_asked(head, asked, str(path), id_column)
     names, skip, notes = header(cut, str(path), id_column)
     dialect = replace(asked, separator=cut.separator, encoding=encoding)
@@ -268,9 +273,10 @@ def _decoded(path: Path, asked: str | None) -> tuple[str, str]:
     """Text of a file, and its encoding: as asked for, UTF-16 by its mark, UTF-8, or Windows-1252."""
     data = path.read_bytes()
     utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and data[2:4] != b"\0\0"
-    if asked is None and b"\0" in data[:4096] and not utf16:
+    if asked is None and b"\0" in data and not utf16:
         raise InputError(f"{path}: contains NUL bytes: it may be UTF-16; try --encoding utf-16-le, or utf-32")
     try:
+        b"".decode(asked or UTF8)  # refuses what is no encoding of text
         names = [codecs.lookup(asked).name] if asked else ["utf-16"] if utf16 else [UTF8, "cp1252"]
     except LookupError as error:
         raise InputError(
