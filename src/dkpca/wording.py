@@ -16,6 +16,10 @@ _LONG = r"""\"{3}(?:(?!\"{3})(?:\\.|[^\\]))*+(?:\"{3,5}+|\Z)|'{3}(?:(?!'{3}).)*+
 TOKENS = re.compile(rf"#[^\n]*+|{_LONG}|{_KEY}(?:{_DOT}{_KEY}){{0,{DEEPEST - 1}}}+({_DOT}{_KEY})?+", re.DOTALL)
 
 
+LONGEST = 4000  # letters that a person is shown at a time
+LONG_NUMBER = re.compile(r"0[xob][0-9a-fA-F_]{1000}")  # Python refuses to write one; it refuses to read decimal ones
+
+
 class TooDeepError(ValueError):
     """A TOML file with tables inside tables that no file of ours has."""
 
@@ -30,6 +34,8 @@ def toml_values(text: str) -> dict[str, Any]:
     """
     if any(token[1] for token in TOKENS.finditer(text)):
         raise TooDeepError
+    if LONG_NUMBER.search(text):
+        raise ValueError("it has a number of thousands of digits")
     try:
         return tomllib.loads(text)
     except RecursionError as error:
@@ -53,7 +59,8 @@ def printable(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """A line as it is, with '?' for every letter that cannot be printed."""
+    """A line as it is, with '?' for every letter that cannot be printed; a very long one without its middle."""
+    text = text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 

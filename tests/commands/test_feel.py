@@ -144,6 +144,26 @@ def test_an_error_stays_short_whatever_strangers_call_things(capsys):
     assert said.startswith("dkpca: there are kernels for")
     assert said.endswith("; name each\n")
     assert len(said) < 4000
+def test_a_sentence_is_never_longer_than_a_person_reads(office):
+    long = "z" * 100_000
+    (office.path / "t.csv").write_text(f"id,x\n{long},1\n{long},2\n")
+    error = office.refused("summarize", "t.csv", "--id", "id", "--gamma", "1", "--out", "t.summary")
+    assert len(error) < 5000
+    assert error.endswith("ids must be unique: keep one of these rows\n")
+    assert len(office.run("check", "t.csv").out) < 10_000
+
+
+def test_names_are_shown_as_they_are(office):
+    (office.path / "t.csv").write_text("id,:bomb:\n" + "".join(f"s{i},{'ab'[i % 2]}\n" for i in range(30)))
+    assert ":bomb:: 2 columns of 0 and 1" in office.ok("check", "t.csv").out
+
+
+def test_names_of_files_that_are_no_text_are_a_sentence(fused):
+    odd = os.fsdecode(b"odd\xff")
+    (fused.path / "bank.csv").rename(fused.path / f"{odd}.csv")
+    fused.ok("report", "run", "--title", odd)
+    error = fused.refused("report", "run", "--labels", f"{odd}.csv", "--id", "person")
+    assert "odd?.csv: its name is not UTF-8; rename it" in error
 
 
 def test_the_advice_of_fit_names_options_that_fit_has(office):

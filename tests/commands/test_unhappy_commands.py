@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 import dkpca
+from dkpca.party.limits import Limits
 from testkit.owners import GAMMA, OWNERS
 from testkit.program import program, snapshot
 
@@ -300,3 +301,32 @@ def test_help_reads_like_documentation(office):
     for command in ("check", "summarize", "fuse", "inspect", "fit", "tune", "report", "demo"):
         assert command in listed
     assert program("--version", cwd=office.path).out == f"dkpca {dkpca.__version__}\n"
+
+
+def test_the_private_state_replaces_no_other_file(office):
+    (office.path / "party.toml").write_text('table = "bank.csv"\nid = "person"\n')
+    before = snapshot(office.path)
+    error = office.refused(
+        "summarize", "party.toml", "--gamma", GAMMA, "--out", "bank.summary", "--state", "party.toml"
+    )
+    assert "party.toml: exists and is not a dkpca file; choose another name" in error
+    assert snapshot(office.path) == before
+
+
+@pytest.mark.parametrize("digits", ["0x" + "F" * 9999, "0o" + "7" * 9999, "0b" + "1" * 99_999, "9" * 9999])
+def test_a_number_too_long_to_be_written_is_refused_in_any_file_of_settings(office, digits):
+    limits = Limits().to_toml().replace("known_rows = 30", f"known_rows = {digits}")
+    files = {"party.toml": f'table = "bank.csv"\nmax_missing = {digits}\n', "limits.toml": limits}
+    files["settings.toml"] = f"gamma = {digits}\n"
+    for name, text in files.items():
+        (office.path / name).write_text(text)
+    given = ("summarize", "bank.csv", "--id", "person", "--out", "bank.summary")
+    assert "party.toml: not a TOML file" in office.refused("check", "party.toml")
+    assert "limits.toml: is not a TOML file" in office.refused(*given, "--gamma", "1", "--limits", "limits.toml")
+    assert "settings.toml: not a TOML file" in office.refused(*given, "--settings", "settings.toml")
+
+
+def test_a_damaged_mudata_file_is_a_sentence(office):
+    (office.path / "t.h5mu").write_bytes(b"none")
+    assert "t.h5mu: cannot be read" in office.refused("fit", "t.h5mu", "--out", "run")
+    assert "no.h5mu: there is no such file" in office.refused("fit", "no.h5mu", "--out", "run")

@@ -22,8 +22,8 @@ from rich.text import Text
 
 from dkpca.wording import visible
 
-out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 80)
-aside = Console(stderr=True, highlight=False)
+out = Console(highlight=False, emoji=False, soft_wrap=True, width=None if sys.stdout.isatty() else 80)
+aside = Console(stderr=True, highlight=False, emoji=False)
 
 
 def show(as_json: bool, result: Mapping[str, Any], lines: Sequence[str | Text | Table]) -> None:

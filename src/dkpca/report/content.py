@@ -349,8 +349,7 @@ def packed_array(array: Any) -> dict[str, str]:
 
 def packed_texts(texts: Sequence[str]) -> dict[str, str]:
     """Return texts as the page's script reads them."""
-    # A lone surrogate cannot be encoded, and no table reader makes one.
-    data = json.dumps(list(texts), ensure_ascii=False, separators=(",", ":")).encode()
+    data = json.dumps(list(texts), ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
     return {"type": "texts", "data": _as_letters(data)}
 
 

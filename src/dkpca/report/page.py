@@ -69,7 +69,7 @@ def render(content: Content, *, points: int) -> str:
 def _render(content: Content, points: int) -> str:
     drawn = drawn_samples(content, points)
     style, script = _text("style.css"), joined_scripts()
-    return Template(_text("page.html")).substitute(
+    page = Template(_text("page.html")).substitute(
         title=escape(content.title),
         # Only this script and this style, and nothing from or to anywhere else.
         policy=f"default-src 'none'; script-src '{_fingerprint(script)}'; style-src '{_fingerprint(style)}'; "
@@ -83,6 +83,7 @@ def _render(content: Content, points: int) -> str:
         # In a script element the browser looks for nothing but its end and comments, both of which need this sign.
         data=json.dumps(packed(content, drawn), separators=(",", ":")).replace("<", "\\u003c"),
     )
+    return page.encode(errors="replace").decode()  # names of files may be no text
 
 
 def joined_scripts() -> str:
