@@ -244,10 +244,26 @@ class TestAfterTheFit:
         assert isinstance(scores, da.Array)
         assert scores.chunks == (SIZES, (3,))
 
+    def test_parties_may_come_in_any_order(self, fits, rng):
+        expected, _, tables = fits
+        turned = dict(reversed(tables.items()))
+        model, new = DKPCA(**expected.get_params()).fit(on_chunks(turned)), arrays(rng, 60)
+        np.testing.assert_allclose(
+            model.transform(on_chunks(new, (50, 10))).compute(), expected.transform(new), atol=1e-9
+        )
+
     def test_a_fit_on_gathered_tables_afterwards_is_an_ordinary_one(self, fits):
         _, model, tables = fits
         again = copy.copy(model).fit(tables)
         assert isinstance(again.transform(tables), np.ndarray)
+
+
+def test_new_rows_in_chunks_where_every_sample_of_the_fit_is_a_landmark(rng, monkeypatch):
+    monkeypatch.setattr(on_dask, "memory_of_a_worker", lambda: 100_000.0)
+    tables, new = arrays(rng), arrays(rng, 60)
+    model = DKPCA(2, rank=5, gamma=0.02).fit(on_chunks(tables))
+    assert model._cluster == "rows"
+    np.testing.assert_allclose(model.transform(on_chunks(new, (50, 10))).compute(), model.transform(new), atol=1e-9)
 
 
 @pytest.mark.longer

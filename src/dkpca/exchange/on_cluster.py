@@ -129,11 +129,14 @@ def transform(estimator: Any, X: Any, sample_ids: Any) -> Any:
 
 def _transform_rows(estimator: Any, X: Any) -> Any:
     """Place chunks of new samples by the landmarks of a fit whose rows stayed where they were."""
-    states, given = estimator._states, _by_party(X, estimator.parties)
-    if set(given) != set(states):
-        raise InputError(f"the fit had the parties {list(states)}; these samples are from {list(given)}")
+    model, given = estimator.model_, _by_party(X, estimator.parties)
+    if set(given) != set(model.summaries):
+        raise InputError(f"the fit had the parties {list(model.summaries)}; these samples are from {list(given)}")
+    # Parties in the order of the model. Landmarks have a row for each sample if every sample is one of them.
+    states = {name: estimator._states[name] for name in model.summaries}
+    states, placed = on_dask.here((states, scoring.placing(model)))
     tables = {name: like_fit(name, given[name], state.columns) for name, state in states.items()}
-    arrays, placed = on_dask.row_chunks(tables, estimator.timeout), scoring.placing(estimator.model_)
+    arrays = on_dask.row_chunks(tables, estimator.timeout)
 
     def of(start: int, *own: Any) -> tuple[list[Any], None]:
         rows = [party.extend(state, X_own) for state, X_own in zip(states.values(), own, strict=True)]
