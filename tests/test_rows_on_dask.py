@@ -266,6 +266,16 @@ def test_new_rows_in_chunks_where_every_sample_of_the_fit_is_a_landmark(rng, mon
     np.testing.assert_allclose(model.transform(on_chunks(new, (50, 10))).compute(), model.transform(new), atol=1e-9)
 
 
+@pytest.mark.parametrize("many", [False, True])
+def test_a_fit_on_arrays_forgets_the_columns_of_a_table_before(rng, request, many):
+    X = np.hstack(list(arrays(rng).values()))
+    model = DKPCA(2, parties=2, gamma=0.02, rank=4).fit(pd.DataFrame(X[:60]).add_prefix("c"))
+    if many:
+        request.getfixturevalue("few_rows_are_many")
+    model.fit(da.from_array(X, chunks=(300, -1)))
+    assert not hasattr(model, "feature_names_in_")
+
+
 @pytest.mark.longer
 def test_samples_outside_the_fit_are_counted_over_all_chunks(rng):
     tables = arrays(rng)
@@ -314,6 +324,11 @@ class TestTables:
         np.testing.assert_allclose(np.asarray(model.transform(here)), scores, atol=1e-9)
         with pytest.raises(InputError, match="'bank': its columns differ from those of the fit"):
             model.transform(frames | {"bank": frames["bank"].rename(columns={"bank0": "z"})})
+
+    def test_an_audit_takes_the_frames_of_the_fit(self, rng):
+        frames = self.frames(rng)
+        model = DKPCA(2, gamma=0.02, rank=6).fit(frames)
+        assert model.run_audit(5, frames).certificate_.audit.kernel_error_at_most > 0
 
     @pytest.mark.usefixtures("few_rows_are_many")
     def test_rows_in_another_order_are_refused_with_what_to_do(self, rng):

@@ -436,6 +436,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     ) -> Self:
         """Fit on Dask collections: on one worker, or chunk by chunk if there are too many rows for one."""
         cluster = _cluster()
+        self.__dict__.pop("feature_names_in_", None)
         if cluster.on_one_worker(X, compute.timeout):
             self.__dict__.update(cluster.fit(self, X, y, sample_ids, covariates))
             return self
