@@ -325,6 +325,33 @@ class TestTables:
         with pytest.raises(InputError, match="'bank': its columns differ from those of the fit"):
             model.transform(frames | {"bank": frames["bank"].rename(columns={"bank0": "z"})})
 
+    @pytest.mark.parametrize("many", [False, True])
+    def test_covariates_are_matched_by_the_index(self, rng, request, many):
+        if many:
+            request.getfixturevalue("few_rows_are_many")
+        frames = self.frames(rng)
+        here = {name: frame.compute() for name, frame in frames.items()}
+        known = pd.DataFrame({"age": rng.standard_normal(N)}, index=here["bank"].index)
+        mixed = known.sample(frac=1.0, random_state=0)
+        settings: dict[str, Any] = {"gamma": 0.02, "rank": 6, "solver": "landmark"}
+        expected = DKPCA(2, **settings).fit(here, covariates=known)
+        scores = expected.transform(here, covariates=known)
+        model = DKPCA(2, **settings).fit(frames, covariates=mixed)
+        np.testing.assert_allclose(model.eigenvalues_, expected.eigenvalues_, rtol=1e-9)
+        np.testing.assert_allclose(np.asarray(model.transform(frames, covariates=mixed)), scores, atol=1e-9)
+        np.testing.assert_allclose(model.transform(here, covariates=mixed), scores, atol=1e-9)
+        with pytest.raises(InputError, match="covariates have no row for 1 of 700 samples, such as 'p0'"):
+            model.transform(frames, covariates=known[1:])
+
+    @pytest.mark.usefixtures("few_rows_are_many")
+    def test_covariates_match_by_position_where_partitions_count_their_own_rows(self, rng):
+        table, known = arrays(rng)["bank"], pd.DataFrame({"age": rng.standard_normal(N)})
+        halves = dd.concat([dd.from_pandas(pd.DataFrame(half), npartitions=1) for half in np.split(table, 2)])
+        settings: dict[str, Any] = {"gamma": 0.02, "rank": 6, "solver": "landmark"}
+        expected = DKPCA(2, **settings).fit(table, covariates=known)
+        model = DKPCA(2, **settings).fit(halves, covariates=known)
+        np.testing.assert_allclose(model.eigenvalues_, expected.eigenvalues_, rtol=1e-9)
+
     def test_an_audit_takes_the_frames_of_the_fit(self, rng):
         frames = self.frames(rng)
         model = DKPCA(2, gamma=0.02, rank=6).fit(frames)

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Self, get_type_hints
@@ -333,9 +334,11 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         check_fitted(self)
         self._check_covariates(covariates)
         X = scverse.unwrapped(X)
-        if self._cluster or _on_cluster(X):
+        if _on_cluster(X):
+            covariates = _cluster().in_order_of_rows(covariates, X, self.timeout)
             return self._adjusted(_cluster().transform(self, X, sample_ids), covariates)
-        scores, ids, first = self._placed(X, sample_ids)
+        placed = partial(_cluster().on_a_worker, self, "_placed") if self._cluster else self._placed
+        scores, ids, first = placed(X, sample_ids)
         scores = self._adjusted(scores, inputs.rows_of_samples(covariates, ids, first))
         return self._labeled(as_precise_as(X, scores), ids)
 
@@ -443,7 +446,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         tables = cluster.tables_of(X, self.parties, settings, sample_ids, compute.timeout)
         here = replace(compute, n_jobs=None, device=None, timeout=None)
         with cluster.waiting(compute.timeout):
-            known = self._learned(covariates, y)
+            known = self._learned(cluster.in_order_of_rows(covariates, X, compute.timeout), y)
             model, states, shield = in_process.fit(tables, replace(settings, audit=None), here, covariates=known)
         states = _with_columns(model, states, cluster.columns_of(X, self.parties), settings)
         self._take_over(model, list(tables), states, {}, shield)

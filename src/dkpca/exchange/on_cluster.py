@@ -19,7 +19,7 @@ from dkpca.linalg import on_dask
 from dkpca.linalg.on_dask import is_collection
 from dkpca.messages import check_party_name
 from dkpca.settings import Fit
-from dkpca.tables.inputs import cut, like_fit
+from dkpca.tables.inputs import cut, like_fit, rows_of_samples
 
 ONE_WORKER = 20_000  # rows that one worker may have all of
 SHARE = 16  # one part in so many of a worker's memory that the tables may take, to be on one worker
@@ -104,11 +104,20 @@ def _by_party(X: Any, parties: Any) -> dict[str, Any]:
     return cut(X, parties)
 
 
+def in_order_of_rows(covariates: Any, X: Any, timeout: float | None) -> Any:
+    """Covariates in the order of the rows of collections: by the index of DataFrames, or as they are."""
+    if is_collection(covariates):
+        (covariates,) = on_dask.computed([covariates], timeout)
+    frames = [table for table in collections_in(X).values() if hasattr(table, "columns")]
+    if not frames or not hasattr(covariates, "iloc"):
+        return covariates
+    ids = list(on_dask.computed([frames[0].index], timeout)[0])
+    return rows_of_samples(covariates, ids, ids)
+
+
 def transform(estimator: Any, X: Any, sample_ids: Any) -> Any:
-    """Place new samples: chunk by chunk, if they are Dask collections, or else on a worker."""
+    """Place new samples of Dask collections chunk by chunk."""
     tables = collections_in(X)
-    if not tables:
-        return on_a_worker(estimator, "_placed", X, sample_ids)[0]
     if sample_ids is not None:
         raise InputError("rows of Dask collections match by position; leave sample_ids out")
     if estimator._cluster == "rows":

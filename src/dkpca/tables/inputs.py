@@ -535,12 +535,15 @@ def _own_labels(values: Any) -> Labels:
 def rows_of_samples(values: Any, ids: Labels | None, first: Labels | None, what: str = "covariates") -> Any:
     """Return values with a row for each of the samples `ids`, in their order: by their index, or as they are.
 
-    An index is ignored if it, or that of the samples, only counts the rows, and the two have no label in common.
+    An index is ignored if it, or that of the samples, only counts the rows, and the two have no label in common; or
+    if it counts the rows, and labels of the samples are repeated, as where partitions count their own rows.
     """
     if ids is None or values is None:
         return values
     own = _own_labels(values)
-    if set(own).isdisjoint(ids) and list(range(len(own))) in (own, ids):
+    counted_rows = list(range(len(own)))
+    repeated = own == counted_rows and len(set(ids)) < len(ids) == len(own)
+    if repeated or (set(own).isdisjoint(ids) and counted_rows in (own, ids)):
         if first == ids:
             return values
         raise InputError(f"{what} have no labels, and rows were dropped, added or reordered; give them an index")
