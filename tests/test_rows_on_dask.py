@@ -276,8 +276,10 @@ def test_a_fit_on_arrays_forgets_the_columns_of_a_table_before(rng, request, man
     assert not hasattr(model, "feature_names_in_")
 
 
-@pytest.mark.longer
-def test_samples_outside_the_fit_are_counted_over_all_chunks(rng):
+@pytest.mark.parametrize("many", [False, True])
+def test_samples_outside_the_fit_are_counted_over_all_chunks(rng, request, many):
+    if many:
+        request.getfixturevalue("few_rows_are_many")
     tables = arrays(rng)
     model = DKPCA(2, gamma=0.02, rank=6).fit(on_chunks(tables))
     new = arrays(rng, 60)
@@ -296,6 +298,16 @@ def test_a_party_may_be_missing_under_the_sum_law(rng):
     with pytest.warns(MissingPartyWarning):
         scores = model.transform({"bank": new["bank"]})
     assert scores.shape == (60, 2)
+
+
+@pytest.mark.usefixtures("few_rows_are_many")
+def test_rows_on_workers_need_every_party(rng):
+    model = DKPCA(2, kernel="linear").fit(on_chunks(arrays(rng)))
+    new = arrays(rng, 60)
+    with pytest.raises(InputError, match=r"rows on workers need every party: gather the new samples"):
+        model.transform(on_chunks({"bank": new["bank"]}, (60,)))
+    with pytest.warns(MissingPartyWarning):
+        assert model.transform({"bank": new["bank"]}).shape == (60, 2)
 
 
 class TestTables:
@@ -351,6 +363,15 @@ class TestTables:
         expected = DKPCA(2, **settings).fit(table, covariates=known)
         model = DKPCA(2, **settings).fit(halves, covariates=known)
         np.testing.assert_allclose(model.eigenvalues_, expected.eigenvalues_, rtol=1e-9)
+
+    @pytest.mark.parametrize("many", [False, True])
+    def test_an_id_column_is_refused(self, rng, request, many):
+        if many:
+            request.getfixturevalue("few_rows_are_many")
+        frames = self.frames(rng)
+        bank = frames["bank"].compute().assign(id=np.arange(N))
+        with pytest.raises(InputError, match="party 'bank': column 'id' looks like an id column"):
+            DKPCA(2, gamma=0.02).fit(frames | {"bank": dd.from_pandas(bank, npartitions=3, sort=False)})
 
     def test_an_audit_takes_the_frames_of_the_fit(self, rng):
         frames = self.frames(rng)
@@ -413,6 +434,7 @@ class TestTables:
     ("settings", "words"),
     [
         ({"protect": "blind", "kernel": "linear"}, "protect='blind' needs all rows in one place"),
+        ({"device": "cuda"}, "device='cuda' is for rows in host memory; leave it out"),
         ({"projection": "exact"}, "projection='exact' needs all rows in one place"),
         pytest.param(
             {"n_components": 900}, "n_components is 900, but there are 700 samples", marks=pytest.mark.longer

@@ -23,7 +23,7 @@ from dkpca.exchange import in_process, protocols
 from dkpca.fusion import scoring
 from dkpca.fusion.completion import goes_with
 from dkpca.fusion.covariates import Covariates, predicted
-from dkpca.fusion.diagnostics import about_influence, about_kernel, about_new_samples, remedy
+from dkpca.fusion.diagnostics import about_influence, about_kernel, about_new_samples, outside_at_center, remedy
 from dkpca.kernels import Kernel
 from dkpca.kernels.base import BALANCED
 from dkpca.linalg.arrays import Array, namespace, to_numpy
@@ -443,8 +443,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if cluster.on_one_worker(X, compute.timeout):
             self.__dict__.update(cluster.fit(self, X, y, sample_ids, covariates))
             return self
-        tables = cluster.tables_of(X, self.parties, settings, sample_ids, compute.timeout)
-        here = replace(compute, n_jobs=None, device=None, timeout=None)
+        tables = cluster.tables_of(X, self.parties, settings, sample_ids, compute)
+        here = replace(compute, n_jobs=None, timeout=None)
         with cluster.waiting(compute.timeout):
             known = self._learned(cluster.in_order_of_rows(covariates, X, compute.timeout), y)
             model, states, shield = in_process.fit(tables, replace(settings, audit=None), here, covariates=known)
@@ -847,7 +847,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             raise InputError(f"no new samples from {absent}, so none are common to all; use lacking='complete'")
         placed = scoring.place(self.model_, answers.values(), absent, lacking=mode, places=given.places)
         warn([placed.words] if placed.words else [], MissingPartyWarning)
-        warn(about_new_samples(self.model_, placed.rows))
+        warn(about_new_samples(outside_at_center(self.model_, placed.rows)))
         return placed.scores
 
     def _place_protected(self, given: PartyTables) -> Array:

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from dkpca import party, wire
-from dkpca.errors import InputError, warn
-from dkpca.fusion import scoring
+from dkpca.errors import DataWarning, InputError, warn
+from dkpca.fusion import diagnostics, scoring
 from dkpca.linalg import on_dask
 from dkpca.linalg.on_dask import is_collection
 from dkpca.messages import check_party_name
-from dkpca.settings import Fit
-from dkpca.tables.inputs import cut, like_fit, rows_of_samples
+from dkpca.settings import Compute, Fit
+from dkpca.tables.inputs import called_as_ids, check_features, cut, like_fit, names_of_columns, rows_of_samples
 
 ONE_WORKER = 20_000  # rows that one worker may have all of
 SHARE = 16  # one part in so many of a worker's memory that the tables may take, to be on one worker
@@ -57,7 +57,8 @@ def fit(estimator: Any, X: Any, y: Any, sample_ids: Any, covariates: Any = None)
     def fitted() -> dict[str, Any]:
         found = dict(vars(alone.fit(X, y, covariates=covariates, sample_ids=sample_ids)))
         if found["_ids"] is not None:
-            found["_ids"] = _as_array(found["_ids"])  # stays on the worker, as arrays do
+            ids = found["_ids"]
+            found["_ids"] = np.fromiter(ids, dtype=object, count=len(ids))  # stays on the worker, as arrays do
         return found
 
     attributes: dict[str, Any] = on_dask.on_one_worker(fitted, sum(sizes), sizes, estimator.timeout, _tell)
@@ -65,8 +66,10 @@ def fit(estimator: Any, X: Any, y: Any, sample_ids: Any, covariates: Any = None)
     return {name: value for name, value in attributes.items() if name not in own} | {"_cluster": "worker"}
 
 
-def tables_of(X: Any, parties: Any, settings: Fit, sample_ids: Any, timeout: float | None) -> dict[str, Any]:
+def tables_of(X: Any, parties: Any, settings: Fit, sample_ids: Any, compute: Compute) -> dict[str, Any]:
     """Tables by party for a fit whose rows stay where they are; refuse what needs them in one place."""
+    import dask
+
     for name, value in BEYOND.items():
         if getattr(settings, name, value) != value:
             raise InputError(
@@ -79,7 +82,17 @@ def tables_of(X: Any, parties: Any, settings: Fit, sample_ids: Any, timeout: flo
         raise InputError("a precomputed kernel matrix is needed in one place; gather it (X.compute())")
     if sample_ids is not None:
         raise InputError("rows of Dask collections match by position; leave sample_ids out")
-    return on_dask.row_chunks(_by_party(X, parties), timeout)
+    if compute.device is not None:
+        raise InputError(f"device={compute.device!r} is for rows in host memory; leave it out for rows on workers")
+    tables = _by_party(X, parties)
+    frames = {name: table for name, table in tables.items() if hasattr(table, "columns")}
+    for name, frame in frames.items():
+        check_features(name, frame._meta, ids=False)
+    named = [
+        (name, frame[[own]]) for name, frame in frames.items() for own in frame.columns if called_as_ids(str(own))
+    ]
+    on_dask.computed([dask.delayed(check_features)(*each) for each in named], compute.timeout)
+    return on_dask.row_chunks(tables, compute.timeout)
 
 
 def waiting(timeout: float | None) -> Any:
@@ -91,10 +104,7 @@ def waiting(timeout: float | None) -> Any:
 
 def columns_of(X: Any, parties: Any) -> dict[str, tuple[str, ...] | None]:
     """Names of the columns of each party, where its table has some."""
-    return {
-        name: tuple(map(str, table.columns)) if hasattr(table, "columns") else None
-        for name, table in _by_party(X, parties).items()
-    }
+    return {name: names_of_columns(table) for name, table in _by_party(X, parties).items()}
 
 
 def _by_party(X: Any, parties: Any) -> dict[str, Any]:
@@ -140,24 +150,31 @@ def _transform_rows(estimator: Any, X: Any) -> Any:
     """Place chunks of new samples by the landmarks of a fit whose rows stayed where they were."""
     model, given = estimator.model_, _by_party(X, estimator.parties)
     if set(given) != set(model.summaries):
-        raise InputError(f"the fit had the parties {list(model.summaries)}; these samples are from {list(given)}")
+        raise InputError(
+            f"the fit had the parties {list(model.summaries)}; these samples are from {list(given)}, and rows on "
+            "workers need every party: gather the new samples (X.compute()) to place them without one"
+        )
     # Parties in the order of the model. Landmarks have a row for each sample if every sample is one of them.
     states = {name: estimator._states[name] for name in model.summaries}
     states, placed = on_dask.here((states, scoring.placing(model)))
+    lengths, kernels = diagnostics.lengths_in_fit(model), {name: state.kernel for name, state in states.items()}
     tables = {name: like_fit(name, given[name], state.columns) for name, state in states.items()}
     arrays = on_dask.row_chunks(tables, estimator.timeout)
 
-    def of(start: int, *own: Any) -> tuple[list[Any], None]:
+    def of(start: int, *own: Any) -> tuple[list[Any], Any]:
         rows = [party.extend(state, X_own) for state, X_own in zip(states.values(), own, strict=True)]
-        return [np.asarray(placed(rows), dtype=np.float64)], None
+        said = diagnostics.about_new_samples(diagnostics.outside(kernels, lengths, rows))
+        return [np.asarray(placed(rows), dtype=np.float64)], (start, [(words, DataWarning) for words in said])
 
     chunks, width = on_dask.chunks_of(list(arrays.values())), len(estimator.eigenvalues_)
-    return on_dask.chunks_made(of, chunks, [width], np.float64, timeout=estimator.timeout)[0][0]
+    made, told = on_dask.chunks_made(of, chunks, [width], np.float64, timeout=estimator.timeout)
+    _tell_of_chunks(told, sum(chunks.sizes))
+    return made[0]
 
 
 def on_a_worker(estimator: Any, method: str, *arguments: Any, **named: Any) -> Any:
     """Call a method of a fitted estimator on a worker, with all rows that it refers to."""
-    rows = next((table for given in arguments for table in _collections(given)), None)
+    rows = next((table for given in arguments for table in collections_in(given).values()), None)
     sizes = () if rows is None else on_dask.chunk_sizes(rows, estimator.timeout)
     called = _calling(estimator, method, *arguments, **named)
     return on_dask.on_one_worker(called, sum(sizes) or -1, sizes, estimator.timeout, _tell)
@@ -196,12 +213,6 @@ def _renamed(estimator: Any) -> Any:
     return estimator
 
 
-def _collections(given: Any) -> list[Any]:
-    if isinstance(given, Mapping | list | tuple):
-        return list(collections_in(given).values())
-    return [given] if is_collection(given) else []
-
-
 def _alone(estimator: Any) -> Any:
     """A copy that looks neither for a cluster nor for other workers."""
     alone = copy(estimator)
@@ -226,9 +237,3 @@ def _tell_of_chunks(told: list[tuple[int, list[tuple[str, Any]]]], count: int) -
         warn([words], category)
     others = {message: category for _, match, message, category in found if not match}
     _tell(list(others.items())[:MOST_TOLD])
-
-
-def _as_array(values: Any) -> np.ndarray[Any, Any]:
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array

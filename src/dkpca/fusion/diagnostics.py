@@ -3,13 +3,16 @@
 A kernel that says nothing, a party that outweighs the others, and new samples that lie outside.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from dkpca.fusion.fused_model import FusedModel
-from dkpca.fusion.scoring import party_shares, some_samples, training_block
+from dkpca.fusion.scoring import MEANS_OVER, party_shares, some_samples, training_block
+from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array, to_numpy
+from dkpca.linalg.precision import as_received, row_squares
+from dkpca.linalg.rows import at_hand, pick
 from dkpca.messages import Partials, Rows
 
 SAMPLED = 300  # rows that stand for all
@@ -73,9 +76,8 @@ def about_influence(model: FusedModel) -> list[str]:
     ]
 
 
-def about_new_samples(model: FusedModel, received: Iterable[Rows | Partials]) -> list[str]:
+def about_new_samples(outside: Flags) -> list[str]:
     """Say how many new samples lie outside the range of the fit, if any do."""
-    outside = outside_at_center(model, received)
     if not outside.any():
         return []
     return [
@@ -88,14 +90,24 @@ def outside_at_center(model: FusedModel, received: Iterable[Rows | Partials]) ->
     """Which new samples lie outside the range of the fit, as far as the messages show it."""
     known = list(received)
     pairs = [(model.summaries[m.party], m) for m in known if isinstance(m, Rows) and m.party in model.summaries]
-    flags = [
-        summary.kernel.outside(_norms(summary.factor.decode()), _norms(message.factor.decode()))
-        for summary, message in pairs
-    ]
-    if flags:
-        return np.asarray(np.logical_or.reduce(flags))
+    if pairs:
+        lengths = {summary.party: _norms(summary.factor.decode()) for summary, _ in pairs}
+        return outside({summary.party: summary.kernel for summary, _ in pairs}, lengths, [m for _, m in pairs])
     count = len(known[0].partial.data) if isinstance(known[0], Partials) else 0
     return np.zeros(count, dtype=bool)
+
+
+def outside(kernels: Mapping[str, Kernel], lengths: Mapping[str, Norms], received: Iterable[Rows]) -> Flags:
+    """Which new samples lie outside, given the squared lengths of the factor rows of samples of the fit."""
+    flags = [kernels[m.party].outside(lengths[m.party], _norms(m.factor.decode())) for m in received]
+    return np.asarray(np.logical_or.reduce(flags))
+
+
+def lengths_in_fit(model: FusedModel) -> dict[str, Norms]:
+    """Squared lengths of factor rows on Dask: of some samples of the fit, and the largest of all."""
+    some = some_samples(model.n_samples, MEANS_OVER)
+    found = {name: row_squares(as_received(summary.factor, model.dtype)) for name, summary in model.summaries.items()}
+    return {name: np.append(pick(each, some), at_hand(each.max())) for name, each in found.items()}
 
 
 def _norms(factor: Array) -> Norms:
