@@ -144,6 +144,8 @@ def test_an_error_stays_short_whatever_strangers_call_things(capsys):
     assert said.startswith("dkpca: there are kernels for")
     assert said.endswith("; name each\n")
     assert len(said) < 4000
+
+
 def test_a_sentence_is_never_longer_than_a_person_reads(office):
     long = "z" * 100_000
     (office.path / "t.csv").write_text(f"id,x\n{long},1\n{long},2\n")

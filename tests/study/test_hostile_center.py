@@ -1185,7 +1185,7 @@ def test_bounds_of_a_sum_are_those_of_all_parties(bounds, which):
 
 @pytest.mark.parametrize("field", ["common", "places"])
 def test_positions_that_are_no_whole_numbers_are_no_message(field):
-    given = {"common": q.packed_numbers([0, 1]), field: np.zeros(5, dtype=np.uint8)}
+    given: dict[str, Any] = {"common": q.packed_numbers([0, 1]), field: np.zeros(5, dtype=np.uint8)}
     with pytest.raises(WireError, match=f"{field} is not a row of whole numbers of 4 bytes"):
         q.decode(q.encode(q.MatchedGiven(length=2, n_samples=2, **given)))
 

@@ -3,6 +3,7 @@
 import io
 import os
 import zipfile
+from typing import Any
 
 import polars as pl
 import pytest
@@ -98,7 +99,8 @@ def test_an_archive_of_zeros_is_refused_by_its_size(tmp_path):
 @pytest.mark.parametrize("name", ["t.arrow", "t.parquet"])
 def test_all_columns_of_a_table_are_counted_before_they_are_read(tmp_path, name, monkeypatch):
     table = pl.DataFrame({f"x{j}": pl.repeat(0.0, 100_000, eager=True) for j in range(4)})
-    {"t.arrow": table.write_ipc, "t.parquet": table.write_parquet}[name](tmp_path / name, compression="zstd")
+    write: Any = {"t.arrow": table.write_ipc, "t.parquet": table.write_parquet}[name]
+    write(tmp_path / name, compression="zstd")
     assert len(read(tmp_path / name, Reading())) == 100_000
     monkeypatch.setattr("dkpca.tables.inputs.free_memory", lambda _: 2_000_000)
     assert "would take 0.0 GB of memory, and 0.0 GB are free" in refused(tmp_path / name, id_column=None)

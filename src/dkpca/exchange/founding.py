@@ -166,8 +166,7 @@ def status(folder: Folder) -> dict[str, Any]:
     plan, listed = here.plan, {n: folder.listing(n, here.plan.most_files) for n in here.plan.members}
     times = {file.name: file.time for files in listed.values() for file in files.values()}
     first = [here.member_file, f"signature-{here.number}"]
-    start = {name: name.partition(".")[0] for name in times}  # of a later plan its number
-    ours = [name for name in times if here.number == (int(start[name]) if start[name].isdigit() else 1)]
+    ours = [name for name in times if members.number_of(name) == here.number]
     steps = [name for name in ours if name not in listed[plan.center]]
     waiting = {}
     for step in [*first, *sorted(steps, key=lambda name: times[name])]:

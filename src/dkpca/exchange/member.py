@@ -278,3 +278,9 @@ def file_of(step: str) -> str:
 def named(number: int, step: str) -> str:
     """Name of a step's file in the folder; those of a later plan begin with its number."""
     return step if number == 1 else f"{number}.{step}"
+
+
+def number_of(file: str) -> int:
+    """Number of the plan that a step's file belongs to."""
+    first = file.partition(".")[0]
+    return int(first) if first.isdigit() else 1
