@@ -156,6 +156,13 @@ def test_ids_that_cannot_be_used_are_listed_and_the_exit_code_says_so(tmp_path):
     assert "NOT ok: t.csv: id '1' in column 'id' occurs in rows [1, 2]; ids must be unique" in answer.out
 
 
+def test_a_table_of_which_nothing_can_be_used_says_so(tmp_path):
+    (tmp_path / "t.csv").write_text("id,x\n")
+    answer = Office(tmp_path).run("check", "t.csv")
+    assert answer.code == 1
+    assert "NOT ok: t.csv: no column is left to use" in answer.out
+
+
 @pytest.mark.parametrize("usable", [True, False])
 def test_only_a_table_that_can_be_used_is_said_to_be_ready_for_a_fit(tmp_path, usable):
     (tmp_path / "t.csv").write_text(f"id,x\n1,2.5\n{2 if usable else 1},3.5\n3,1.5\n")

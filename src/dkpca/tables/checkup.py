@@ -63,7 +63,7 @@ class Findings:
     @property
     def usable(self) -> bool:
         """Whether the table can be used as suggested."""
-        return not (self.id_problems or self.problems) and any(column.use != LEAVE_OUT for column in self.columns)
+        return not (self.id_problems or self.problems)
 
 
 def examine(path: Path, reading: Reading) -> Findings:
@@ -76,6 +76,7 @@ def examine(path: Path, reading: Reading) -> Findings:
         frame = found.frame.collect(engine="streaming")
     doubts = {name: _doubt(frame[name], how, found.dialect) for name in found.names}
     columns = tuple(_column(frame[name], how, doubts[name]) for name in found.names)
+    nothing = [f"{path}: no column is left to use"] * all(column.use == LEAVE_OUT for column in columns)
     notes, id_problems = found.notes, list[str]()
     if how.id_column is None:
         likely = [column.name for column in columns if IDENTIFIER in column.remarks]
@@ -93,7 +94,7 @@ def examine(path: Path, reading: Reading) -> Findings:
         id_column=how.id_column,
         notes=tuple(notes),
         id_problems=tuple(id_problems),
-        problems=tuple(doubt for doubt in doubts.values() if doubt),
+        problems=(*filter(None, doubts.values()), *nothing),
         columns=columns,
         suggested=replace(  # so that nothing of it is refused
             how,
