@@ -68,9 +68,23 @@ def test_a_party_draws_its_result_folder_with_its_own_labels(party):
     assert names == PEOPLE
     assert header["columns"][0]["name"] == "diagnosis"
     assert "scree" not in header  # the factors of the others stay at the center
-    page = (party.path / "clinic" / "result" / "report.html").read_text()
+    written = party.path / "clinic" / "result" / "report.html"
+    assert written.stat().st_mode & 0o777 == 0o600  # it names people and their diagnoses
+    page = written.read_text()
     assert "columns held by 3 parties" in page
     assert "Proved: the 3 components capture at least <strong>90.0%</strong> of the best possible variance" in page
+
+
+def test_a_label_of_many_categories_that_was_a_column_of_the_fit_is_circular(party):
+    codes = [f"C{i % 40}" for i in range(60)]
+    pl.DataFrame({"person": PEOPLE, "code": codes, "age": range(60)}).write_csv(party.path / "coded.csv")
+    described = 'table = "coded.csv"\nid = "person"\ntext_of = {"code" = "one-hot"}\n'
+    (party.path / "coded.toml").write_text(described)
+    asked = ("report", "clinic/result", "--labels", "coded.csv", "--label", "code", "--table")
+    circular = "label 'code' was a column of the fit: its association with the components is circular"
+    assert circular in party.ok(*asked, "coded.toml").out
+    (party.path / "coded.toml").write_text(described.replace("one-hot", "ignore"))
+    assert circular not in party.ok(*asked, "coded.toml").out
 
 
 @pytest.mark.longer

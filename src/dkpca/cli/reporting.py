@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dkpca.analysis.outcomes import Outcomes, words
+from dkpca.analysis.outcomes import words
 from dkpca.cli import options as o
 from dkpca.cli.output import progress, show
 from dkpca.cli.table_options import at_hand
@@ -103,16 +103,16 @@ def report(
     with progress("drawing"):
         content = assemble(wanted)
         page = render(content, points=points).encode()
-    storage.write(target, page)
+    storage.write(target, page, private=True)
     columns = [] if content.labels is None else content.labels.frame.columns
     top = [] if content.own is None else [content.own.top(values, 5) for values in content.own.correlations.T]
     result = {"out": str(target), "bytes": len(page), "label_columns": columns, "notes": list(content.notes)}
-    result["outcomes"] = {found.samples: words(found) for found in content.outcomes}
+    outcomes = {found.samples: words(found) for found in content.outcomes}
     said = f"wrote {target} ({in_bytes(len(page))}); open it in a browser"
     show(
         as_json,
-        result | {"top_columns": top},
-        [*_words(content.notes, columns, top), *_found(content.outcomes), said],
+        result | {"outcomes": outcomes, "top_columns": top},
+        [*_words(content.notes, columns, top), *(f"{of}: {each}" for of in outcomes for each in outcomes[of]), said],
     )
 
 
@@ -123,10 +123,6 @@ def _pair(given: str | None) -> tuple[str, str] | None:
     if not separator or not time.strip() or not event.strip():
         raise InputError(f"--survival {given!r}: write TIME,EVENT, the names of two columns of --labels")
     return time.strip(), event.strip()
-
-
-def _found(all_found: Sequence[Outcomes]) -> list[str]:
-    return [f"{found.samples}: {sentence}" for found in all_found for sentence in words(found)]
 
 
 def _words(notes: Sequence[str], columns: Sequence[str], top: Sequence[Sequence[tuple[str, float]]]) -> list[str]:

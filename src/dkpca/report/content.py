@@ -292,7 +292,9 @@ def outcomes_of(
     """Compare scores and labels: the samples of the fit, and then new ones with the clusters of the fit."""
     if labels is None or (source.run is not None and source.run.model.is_blind):
         return []
-    given = partial(outcomes, survival=wanted.survival, in_fit={*wanted.in_fit, *(own.names if own else ())})
+    expanded = {name for name, use in wanted.how.text_of if use != "ignore"}  # perhaps too many to correlate
+    used = {*wanted.in_fit, *expanded, *(own.names if own else ())}
+    given = partial(outcomes, survival=wanted.survival, in_fit=used)
     found = [given(source.scores, labels.values(source.names))]
     for part in new:
         known = labels.values(part.names)

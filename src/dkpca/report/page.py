@@ -406,7 +406,7 @@ def write_model(
     wanted = Wanted(path, survival=survival, in_fit=in_fit)
     found = outcomes_of(wanted, source, [], known, None)
     content = Content(source, title or "Kernel principal components", labels=known, outcomes=found)
-    storage.write(path, render(content, points=POINTS).encode())
+    storage.write(path, render(content, points=POINTS).encode(), private=True)
 
 
 def _label_frame(labels: Any, ids: list[Any], names: list[str]) -> pl.DataFrame:
