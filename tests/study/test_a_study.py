@@ -329,6 +329,22 @@ def test_where_no_plan_near_a_red_one_is_green_the_review_says_what_is_left_to_d
     assert "No small change would bring this plan within your limits; exclude columns in party.toml." in red.words()
 
 
+def test_a_study_too_many_is_not_answered_by_advice_to_exclude_columns(tmp_path):
+    consortium = Consortium(tmp_path, tables(), MODES["open"], samples=10).join(**ANYTHING)
+    red = replace(consortium.at("airline", study.review), findings=(Finding("studies", 1, 2, ok=False),))
+    words = " ".join(red.words())
+    assert "exclude columns" not in words
+    assert "Close earlier studies" in words
+    assert "raise studies in limits.toml" in words
+
+
+def test_join_shows_an_id_without_the_names_of_the_ways_it_was_made_alike(tmp_path):
+    consortium = Consortium(tmp_path, tables(), MODES["open"])
+    (tmp_path / "own.toml").write_text('table = "airline.csv"\nid = "id"\nid_normalize = ["strip", "case"]\n')
+    told = consortium.at("airline", study.join, tmp_path / "own.toml", None, "airline")
+    assert "note: sample ids: column 'id', matched as 'a9' after strip+case; compare with the other parties" in told
+
+
 @pytest.mark.longer
 def test_a_plan_whose_last_day_is_over_is_not_reviewed_as_if_it_could_be_signed(tmp_path):
     over = datetime.date(2020, 1, 1)

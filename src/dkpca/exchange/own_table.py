@@ -63,7 +63,8 @@ class OwnTable:
         """What became of the columns, in words."""
         reading = self.preparation.reading
         left_out = [f"left out: {some(reading.exclude)} (exclude in {PARTY_FILE})"] if reading.exclude else []
-        such = f", matched as {written_like(self.keys[0])!r}; compare with the other parties" if self.keys else ""
+        ways, _, first = self.keys[0].rpartition("\0") if self.keys else ("", "", "")
+        such = f", matched as {written_like(first)!r}{f' after {ways}' * bool(ways)}; compare with the other parties"
         ids = [f"sample ids: column {reading.id_column!r}{such}"] if reading.id_column else []
         return [*ids, *oddities(self.ids or (), reading.id_normalize), *left_out, *self.preparation.notes]
 

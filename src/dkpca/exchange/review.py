@@ -150,8 +150,11 @@ class Review:
             lines.append(f"{lacks}{told.get(plan.fit['lacking'], ', and what the others predict about them')}.")
         if self.nearest:
             lines.append(f"Nearest plan within your limits: {self.nearest}.")
-        elif not self.green:
+        elif any(not finding.ok and finding.limit != "studies" for finding in self.findings):
             lines.append("No small change would bring this plan within your limits; exclude columns in party.toml.")
+        elif not self.green:
+            less = "Close earlier studies: those that sent no number about your table then no longer count"
+            lines.append(f"{less}; for more, raise studies in limits.toml.")
         allowed = next((each.allowed for each in self.findings if each.limit == "recovery"), 1.0)
         only_if = ", if that assumption holds" * ((self.at_worst or 0.0) > allowed)
         verdict = f"GREEN{only_if}" if self.green else "RED"
