@@ -28,18 +28,13 @@ PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 MOST_AUDITED = 5000  # rows of one audit
 
 
-def check_name(name: str, what: str) -> str:
+def check_party_name(name: str) -> str:
     """Names become file names and log lines, so they are kept plain."""
     if not isinstance(name, str) or not PLAIN_NAME.fullmatch(name):
         raise InputError(
-            f"{what} {name!r} cannot be used; take up to 64 letters, digits, '_', '-', '.', not '-' or '.' first"
+            f"party name {name!r} cannot be used; take up to 64 letters, digits, '_', '-', '.', not '-' or '.' first"
         )
     return name
-
-
-def check_party_name(name: str) -> str:
-    """Name of a party, kept plain."""
-    return check_name(name, "party name")
 
 
 def _checked(valid: Callable[[Any], bool], words: str) -> Callable[[str, Any], None]:

@@ -123,6 +123,15 @@ def test_a_party_named_anew_replaces_the_name_in_the_file_and_an_unnamed_one_kee
     assert 'party = "ward"' in (clinic.path / "party.toml").read_text()
 
 
+def test_a_file_with_a_space_in_its_name_names_a_party(clinic):
+    (clinic.path / "clinic.csv").rename(clinic.path / "Klinik 2026.csv")
+    clinic.ok("check", "Klinik 2026.csv", "--write", "party.toml")
+    assert 'party = "Klinik_2026"' in (clinic.path / "party.toml").read_text()
+    clinic.ok("check", "Klinik 2026.csv", "--party", "north", "--write", "party.toml")
+    clinic.ok("check", "Klinik 2026.csv", "--write", "party.toml")
+    assert 'party = "north"' in (clinic.path / "party.toml").read_text()
+
+
 @pytest.mark.longer
 def test_limits_that_party_toml_names_are_obeyed(clinic):
     clinic.ok("check", "clinic.csv", "--write", "party.toml")

@@ -232,8 +232,9 @@ def sender(out: Path, limits: Path | None, ledger: Path | None, table: Path) -> 
 
 
 def party_name(name: str | None, path: Path) -> str:
-    """Name given, or the name of the file without its suffix."""
-    return check_party_name(name if name is not None else path.name.partition(".")[0])
+    """Name given, or the name of the file without its suffix, with '_' for what no name may contain."""
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "_", path.name.partition(".")[0])
+    return check_party_name(plain if name is None else name)
 
 
 def column_names(given: Sequence[str] | None) -> tuple[str, ...]:
