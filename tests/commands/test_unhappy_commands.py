@@ -193,7 +193,7 @@ def test_a_missing_gamma_says_how_to_get_one(office):
 
 def test_a_table_is_never_overwritten_by_a_message(office):
     assert "is the table itself" in office.refused(*SUMMARISE[:-1], "bank.csv")
-    assert "not a dkpca file; choose another --out" in office.refused(*SUMMARISE[:-1], "shop.csv")
+    assert "not a dkpca file; choose another name" in office.refused(*SUMMARISE[:-1], "shop.csv")
 
 
 def test_a_directory_with_other_files_is_no_run(summarized):
