@@ -28,11 +28,11 @@ PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 MOST_AUDITED = 5000  # rows of one audit
 
 
-def check_party_name(name: str) -> str:
+def check_party_name(name: str, what: str = "party name") -> str:
     """Names become file names and log lines, so they are kept plain."""
     if not isinstance(name, str) or not PLAIN_NAME.fullmatch(name):
         raise InputError(
-            f"party name {name!r} cannot be used; take up to 64 letters, digits, '_', '-', '.', not '-' or '.' first"
+            f"{what} {name!r} cannot be used; take up to 64 letters, digits, '_', '-', '.', not '-' or '.' first"
         )
     return name
 

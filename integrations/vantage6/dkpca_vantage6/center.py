@@ -18,7 +18,7 @@ from dkpca.exchange import protocols
 from dkpca.exchange.protocols import Ask, Terms
 from dkpca.fusion import FusedModel, fused_model, scoring
 from dkpca.linalg.arrays import to_numpy
-from dkpca.messages import SampleTokens, check_name, check_party_name, digest
+from dkpca.messages import SampleTokens, check_party_name, digest
 from dkpca.party import questions as q
 from dkpca.settings import Fit
 from dkpca.wire import codec
@@ -140,7 +140,7 @@ def audit(tasks: Tasks, *, n_rows: int, **asked: Any) -> dict[str, Any]:
 def place(tasks: Tasks, *, batch: str, **asked: Any) -> dict[str, Any]:
     """Place new samples: the tables of this task hold the new samples."""
     run = _run(tasks, **asked)
-    check_name(batch, "batch")
+    check_party_name(batch, "batch")
     model, _ = run.fitted(again=True)
     in_batch = partial(run.drive, method="extend", batch=batch)
     places, _ = in_batch(run.matched(batch))
@@ -173,7 +173,7 @@ def _run(
     strangers = sorted(set(columns or {}) - set(parties))
     if strangers:
         raise InputError(f"columns are given for {strangers}, which are none of the parties {list(parties)}")
-    return Run(tasks, parties, check_name(run, "run"), fit, id_column or None, columns or {})
+    return Run(tasks, parties, check_party_name(run, "run"), fit, id_column or None, columns or {})
 
 
 def _answer(name: str, question: q.Question, results: list[Any]) -> Any:

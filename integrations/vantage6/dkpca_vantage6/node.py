@@ -23,7 +23,7 @@ import pandas as pd
 
 from dkpca import wire
 from dkpca.errors import DKPCAError, InputError, PolicyError, ProtectionError, WireError
-from dkpca.messages import check_name, check_party_name
+from dkpca.messages import check_party_name
 from dkpca.party import limits
 from dkpca.party import questions as q
 from dkpca.party.alignment import SHORTEST_KEY
@@ -61,7 +61,7 @@ def answer(df: Any, *, question: str, run: str, batch: str = "", again: bool = F
         return {"refused": str(error)}
     try:
         with _held(folder):
-            asked = _Answering(folder, check_name(run, "run"), batch and check_name(batch, "batch"), df, **about)
+            asked = _Answering(folder, check_party_name(run, "run"), batch and check_party_name(batch, "batch"), df, **about)
             return {"answer": base64.b64encode(asked.to(_decoded(question), again)).decode()}
     except (RefusedError, PolicyError, ProtectionError, WireError) as error:
         return {"refused": re.sub(r" with R² [0-9.]+", "", str(error))}  # a figure of the table
