@@ -61,7 +61,9 @@ def answer(df: Any, *, question: str, run: str, batch: str = "", again: bool = F
         return {"refused": str(error)}
     try:
         with _held(folder):
-            asked = _Answering(folder, check_party_name(run, "run"), batch and check_party_name(batch, "batch"), df, **about)
+            asked = _Answering(
+                folder, check_party_name(run, "run"), batch and check_party_name(batch, "batch"), df, **about
+            )
             return {"answer": base64.b64encode(asked.to(_decoded(question), again)).decode()}
     except (RefusedError, PolicyError, ProtectionError, WireError) as error:
         return {"refused": re.sub(r" with R² [0-9.]+", "", str(error))}  # a figure of the table

@@ -31,7 +31,9 @@ def describe(message: messages.Message) -> Disclosure:
     known |= facts(message)
     named = {name.replace(" ", "_"): value for name, value in known.items()}
     told = reveals(message) if callable(reveals) else [sentence.format(**named) for sentence in reveals]
-    return Disclosure(wire.kind_of(message), known, tuple(told), (_hidden(message) or absent,))
+    if isinstance(message, messages.Summary) and message.turned:
+        absent = "any sample, similarity or mean: rows are mixtures of all samples by a secret rotation"
+    return Disclosure(wire.kind_of(message), known, tuple(told), (absent,))
 
 
 @dataclass(frozen=True)
@@ -123,12 +125,6 @@ def _by_summary(message: messages.Summary) -> list[str]:
         f"that the party has {message.n_features} columns",
         GUESSES,
     ]
-
-
-def _hidden(message: Any) -> str:
-    """What the summary of a blind fit does not contain."""
-    turned = isinstance(message, messages.Summary) and message.turned
-    return "any sample, similarity or mean: rows are mixtures of all samples by a secret rotation" if turned else ""
 
 
 def _of_scores(message: messages.Scores) -> dict[str, Any]:
