@@ -340,6 +340,61 @@ def test_a_column_that_few_have_stands_out(rng, n_other, kernel, rank):
     assert against([seen_in(hidden, np.arange(400))], X).by_attack["shape"][0] < 0.5
 
 
+def test_values_far_out_hide_none_of_the_others(rng):
+    """Codes for "not known": whoever cannot tell where these are knows the other 98 of 100 rows all the same."""
+    X = rng.standard_normal((200, 6)) + 20.0
+    X[rng.permutation(200)[:4]] = 999.0
+    summary, known = summary_of(X, RBF(0.1), 12), np.arange(30)
+    usual = np.abs(X - 20.0) < 10.0
+    values = np.where(usual, X, X[usual].mean())[known]  # the attack itself
+    guess = by_ridge(seen_in(summary, np.arange(200)).coordinates, known, values)
+    rest = np.flatnonzero(usual.all(axis=1) & (np.arange(200) >= 30))
+    assert np.mean(r_squared(guess[rest], X[rest])) > 0.6
+    assert min(measure(summary, X).columns) > 0.6
+
+
+def test_text_of_few_values_is_decoded_whatever_the_number_of_its_columns(rng):
+    """Yes and no as two columns each are more columns than known rows determine; one of the two follows."""
+    has = (rng.random((200, 15)) < 0.4).astype(float)
+    X = np.hstack([has, 1.0 - has])
+    summary, known = summary_of((X - X.mean(axis=0)) / X.std(axis=0), Linear(), 1), np.arange(30)
+    sent = np.asarray(summary.factor.decode())[:, 0]
+    mixture = np.linalg.lstsq(np.column_stack([has[known], np.ones(30)]), sent[known], rcond=None)[0]
+    rows = np.array(list(itertools.product([0.0, 1.0], repeat=15)))
+    told = rows @ mixture[:15] + mixture[15]
+    order = np.argsort(told)
+    after = np.clip(np.searchsorted(told[order], sent), 1, len(rows) - 1)
+    near = np.where(sent - told[order[after - 1]] < told[order[after]] - sent, after - 1, after)
+    assert np.mean(rows[order[near]] == has) > 0.99
+    assert measure(summary, X).by_attack["decoding"] == (1.0,) * 30
+    colors = (rng.integers(0, 4, (200, 9))[:, :, None] == np.arange(4)).reshape(200, 36).astype(float)
+    assert measure(summary_of(colors, Linear(), 1), colors).worst == 1.0  # 18 bits of a row, in 24
+
+
+def test_a_category_that_few_have_stands_out_in_a_column_of_many(rng):
+    X = rng.integers(0, 4, (400, 20)).astype(float)
+    common = measure(summary_of(X, Overlap(0.02), 65), X).by_attack
+    X[[7, 77, 177], 0] = 4.0
+    found = measure(summary_of(X, Overlap(0.02), 65), X).by_attack
+    assert "shape" not in common
+    assert found["shape"] == (1.0, *[0.0] * 19)
+
+
+def test_categories_of_one_sample_each_are_not_named_by_chance(rng):
+    X = np.column_stack([rng.integers(0, 300, (200, 2)), rng.integers(0, 3, (200, 6))]).astype(float)
+    assert max(measure(summary_of(X, Overlap(0.02), 3), X).by_attack["shape"]) < 0.5
+
+
+def test_what_few_of_many_samples_have_is_among_the_rows_attacked(rng):
+    X = rng.standard_normal((3000, 12))
+    X[:, 0] = 0.0
+    nobody = measure(summary_of(X, Linear(), 12), X)
+    X[np.random.default_rng(0).permutation(3000)[-4:], 0] = 1.0  # the last that are drawn
+    four = measure(summary_of(X, Linear(), 12), X)
+    assert (nobody.columns[0], four.by_attack["shape"][0]) == (0.0, 1.0)
+    assert four.rows == 600
+
+
 @pytest.mark.longer
 def test_lengths_of_rows_are_attacked(rng):
     X = np.column_stack([rng.lognormal(1.0, 1.2, 300), 8.0 + rng.standard_normal((300, 14))])

@@ -20,7 +20,7 @@ from dkpca import wire
 from dkpca.errors import InputError, ProtectionError, WireError
 from dkpca.exchange import founding, own_table, protocols, replay, study
 from dkpca.exchange import review as reviews
-from dkpca.exchange.identity import Secrets
+from dkpca.exchange.identity import Secrets, sha256
 from dkpca.exchange.member import Membership, RefusedError, WaitingError
 from dkpca.exchange.memory import ABOUT
 from dkpca.exchange.plan import second_nonce
@@ -365,6 +365,30 @@ def test_independent_columns_of_many_samples_are_in_the_review(protect, tmp_path
     real = max(np.max(np.corrcoef(column, components.T)[0, 1:] ** 2) for column in own.T)
     assert [finding.limit for finding in found.findings if not finding.ok] == ["recovery"]
     assert max(found.columns.values()) > real - 0.05 > 0.7
+
+
+def test_who_has_what_few_of_many_samples_have_is_in_the_review(tmp_path, monkeypatch):
+    """The careless twin attacks some rows, whatever is in them: in none of them is there anything to name."""
+    few, given = 4, tables(600, 15)
+    X = given["airline"][1]
+    X[:, 0] = 0.0
+    X[np.argsort([sha256(f"s{row}".encode())[:15] for row in range(600)])[-few:], 0] = 1.0
+    sums = {"protect": "sums", "kernel": "linear", "standardize": True, "n_components": 2}
+    monkeypatch.setattr(recovery, "MOST_ROWS", 200)
+    consortium = founded(tmp_path, sums, MEASURED, given)
+    found = consortium.at("airline", study.review)
+    monkeypatch.setattr(recovery, "rare_first", lambda order, table: order)
+    careless = consortium.at("airline", study.review)
+    consortium.sign().finish()
+    # The center has all rows: the direction of largest kurtosis that begins at the sample farthest out.
+    (joined,) = decode_model((tmp_path / "center/result/model.safetensors").read_bytes()).summaries.values()
+    Z = recovery.in_equal_lengths(np.asarray(joined.factor.decode())) * np.sqrt(len(X))
+    w = Z[np.argmax((Z**2).sum(axis=1))]
+    for _ in range(20):
+        w = w / np.linalg.norm(w)
+        w = Z.T @ (Z @ w) ** 3 / len(X) - 3.0 * w
+    assert X[np.argsort(-np.abs(Z @ w))[:few], 0].min() == 1.0
+    assert (careless.columns["airline0"], found.columns["airline0"]) == (0.0, 1.0)
 
 
 def near_copies(random, n):

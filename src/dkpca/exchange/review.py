@@ -203,7 +203,7 @@ class Case:
     @cached_property
     def _drawn(self) -> Matrix:
         hashed = [sha256(sample.encode())[:15] for sample in self.table.samples]
-        return np.argsort([int(each, 16) for each in hashed], kind="stable")
+        return recovery.rare_first(np.argsort([int(each, 16) for each in hashed], kind="stable"), self.table.X)
 
     @cached_property
     def keys(self) -> list[str]:

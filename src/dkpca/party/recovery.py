@@ -38,6 +38,8 @@ MOST_COMPONENTS = 500  # looked for by ICA, among ...
 MOST_SAMPLES = 10_000  # ... so many samples
 MOST_NUMBERS = 2**23  # of these
 RARE = 0.1  # of the samples: known rows hardly tell about a column that fewer have
+RARE_ROWS = 5  # attacked of such a column, whatever the others are
+FENCE = 1.5  # Tukey's, of quartile ranges beyond the quartiles: values beyond are far out
 FARTHEST = 50  # one sample in so many is far out
 STEPS = 20  # of ICA from the truth: what many samples do not hold there is lost in few
 ON_GRID = 1e-9  # of a column's range, by which numbers of a grid may be off it
@@ -67,8 +69,7 @@ class Seen:
         """Points as far apart as the shortest path over similar pairs: small values of a kernel are noise."""
         K, found = self.factor @ self.factor.T, {}
         # Steps join samples whose kernel value is a fair share of their own; far pairs, whose values are noise, get
-        # the length of the shortest way over such steps. What no way reaches is put half as far again as the
-        # farthest.
+        # the length of the shortest way over such steps, or half as much again as the farthest if there is none.
         own = np.sqrt(np.maximum(np.diagonal(K), 1e-300))
         apart = np.sqrt(np.maximum(_to_one(self.squared), 0.0))
         for similar in SIMILAR:
@@ -98,12 +99,13 @@ class Seen:
 
 @dataclass(frozen=True)
 class Truth:
-    """The table, each column centered and of length 1, and after these each category as zeros and ones."""
+    """The table, each column centered and of length 1; behind these categories as 0/1 columns, or columns cut off."""
 
-    values: Matrix  # (n_samples, n_columns and the indicators)
+    values: Matrix  # (n_samples, n_columns and those after them)
     lengths: Matrix  # (n_columns,) that they had, up to one factor for all
     column: Matrix  # of the table, for each number
     table: Matrix  # as it is, each column up to a factor
+    n_cut_off: int = 0
 
     @property
     def n_columns(self) -> int:
@@ -113,8 +115,9 @@ class Truth:
     @classmethod
     def of(cls, table: Matrix, columns_are: str = "quantities") -> "Truth":
         """Bring columns to one scale, which no score depends on; codes of categories are read as numbers too."""
-        # Numbers: centered columns of length 1; a constant column is all zero. Categories: one 0/1 column for each
-        # value, centered, behind the numbers.
+        # Numbers: centered columns of length 1; a constant column is all zero. Behind them, centered: one 0/1 column
+        # for each category, or each column with values far out, cut off at its fences: these are most of its
+        # variance, and whoever misses them may know all others.
         size = np.abs(table).max(axis=0)
         size = np.where(size > 0, size, 1.0)
         numbers = table / size  # first, since squares may overflow
@@ -122,35 +125,32 @@ class Truth:
         lengths = np.linalg.norm(numbers, axis=0)
         constant = lengths < 1e-12
         numbers, lengths = np.where(constant, 0.0, numbers), np.where(constant, 1.0, lengths)
-        values, column = [numbers / lengths], np.arange(table.shape[1])
+        values, column, far = [numbers / lengths], np.arange(table.shape[1]), np.arange(0)
         if columns_are == "categories":
             each = [(table[:, j, None] == np.unique(table[:, j])).astype(float) for j in column]
             values += [part - part.mean(axis=0) for part in each]
             column = np.concatenate([column, np.repeat(column, [part.shape[1] for part in each])])
-        return cls(np.hstack(values), lengths * (size / size.max()), column, scaled)
+        else:
+            low, high = np.quantile(scaled, [0.25, 0.75], axis=0)
+            inner = np.clip(scaled, low - FENCE * (high - low), high + FENCE * (high - low))
+            far = np.flatnonzero((inner != scaled).any(axis=0) & (high > low))
+            inner = inner[:, far] - inner[:, far].mean(axis=0)
+            values += [inner / np.linalg.norm(inner, axis=0)]
+            column = np.concatenate([column, far])
+        return cls(np.hstack(values), lengths * (size / size.max()), column, scaled, len(far))
 
     def score(self, guess: Matrix, known: Matrix) -> Matrix:
-        """R squared by column on the rows that were not known: as numbers or as categories, whichever is more.
+        """R squared by column on the rows that were not known: as numbers, categories or cut off; the most of these.
 
         A column that is constant there has none to give. A guess may be of the numbers alone.
         """
-        others = np.ones(len(guess), dtype=bool)
-        others[known] = False
+        others, n = np.setdiff1d(np.arange(len(guess)), known), self.n_columns
         # R^2 = 1 - |truth - guess|^2 / |truth - mean|^2, over the rows that the attacker did not know.
-        truth = self.values[others, : guess.shape[1]]
+        truth, apart = self.values[others, : guess.shape[1]], self.column[n : guess.shape[1]]
         missed = ((truth - np.clip(guess[others], -WILD, WILD)) ** 2).sum(axis=0)
         variance = ((truth - truth.mean(axis=0)) ** 2).sum(axis=0)
-        found = _share_explained(missed[: self.n_columns], variance[: self.n_columns])
-        if guess.shape[1] == self.n_columns:
-            return found
-        indicators = self.column[self.n_columns :]
-        return np.maximum(
-            found,
-            _share_explained(
-                np.bincount(indicators, missed[self.n_columns :], self.n_columns),
-                np.bincount(indicators, variance[self.n_columns :], self.n_columns),
-            ),
-        )
+        missed, variance = (np.vstack([each[:n], np.bincount(apart, each[n:], n)]) for each in (missed, variance))
+        return np.asarray(np.where(variance > 1e-24, 1.0 - missed / np.maximum(variance, 1e-24), 0.0).max(axis=0))
 
 
 def _n_values(column: Matrix) -> float:
@@ -169,25 +169,11 @@ def _n_values(column: Matrix) -> float:
     return np.inf
 
 
-def _share_explained(missed: Matrix, variance: Matrix) -> Matrix:
-    return np.asarray(np.where(variance > 1e-24, 1.0 - missed / np.maximum(variance, 1e-24), 0.0))
-
-
 Attack = Callable[[Seen, Truth, Sequence[Matrix]], Matrix | None]
 
 
-def by_factor_rows(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
-    """Regression of the known values on their factor rows."""
-    return regressed(seen.factor, truth, draws)
-
-
-def by_distances(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
-    """Distances from the kernel values, points from the distances, regression on the points."""
-    return regressed(seen.coordinates, truth, draws)
-
-
 def by_paths(similar: float, seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | None:
-    """The same with the lengths of shortest paths, where a kernel forgets large distances (Isomap)."""
+    """Regression on points by the lengths of shortest paths, where a kernel forgets large distances (Isomap)."""
     return regressed(seen.along_paths[similar], truth, draws) if seen.kernel.unit_diagonal else None
 
 
@@ -219,8 +205,9 @@ def by_shape(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | None
     The attacker knows how many they are, and names as many of those farthest out.
     """
     T, scores = len(truth.values), np.zeros((len(draws), truth.n_columns))
-    few = T - np.array([np.unique(each, return_counts=True)[1].max() for each in truth.table.T])
-    rare = np.flatnonzero((few > 0) & (few < RARE * T))
+    # A single sample's category does not count: of many such in a column, some would be named by chance.
+    few = T - np.array([np.unique(each, return_counts=True)[1].max() for each in truth.values.T])
+    rare = np.flatnonzero((few > (truth.column < np.arange(len(few)))) & (few < RARE * T))
     if not len(rare):
         return None
     # Projection pursuit from the samples farthest out, of which a spike is one: w <- E z (w'z)^3 - 3 w, of length 1,
@@ -232,9 +219,10 @@ def by_shape(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | None
         W = W / np.maximum(np.linalg.norm(W, axis=0), 1e-300)
         W = Z.T @ (Z @ W) ** 3 / T - 3.0 * W
     order = np.argsort(-np.abs(Z @ W), axis=0, kind="stable")
-    for j in rare:  # the square of the correlation of a column with who is named
+    for j in rare:  # the square of the correlation of a column, or a category, with who is named
         named = truth.values[order[: few[j]], j].sum(axis=0)
-        scores[:, j] = np.max(named**2) / (few[j] - few[j] ** 2 / T)
+        variance, place = (truth.values[:, j] ** 2).sum() * (few[j] - few[j] ** 2 / T), truth.column[j]
+        scores[:, place] = np.maximum(scores[:, place], np.max(named**2) / variance)
     return scores
 
 
@@ -255,21 +243,37 @@ def by_decoding(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
     The search is not run. Whether it would succeed follows from the bits that were sent, and those of a row.
     """
     scores, varying = np.zeros((len(draws), truth.n_columns)), np.ptp(truth.table, axis=0) > 0
-    width = len(draws[0]) - 1 - varying.sum()  # of the directions whose mixtures the known rows still determine
-    if width < 1 or not varying.any():
+    Q = scipy.linalg.orth(truth.values[:, : truth.n_columns])  # a text column's last 0/1 column follows from others
+    width = len(draws[0]) - 1 - Q.shape[1]  # of the directions whose mixtures the known rows still determine
+    if width < 1:
         return scores
     # Mixtures of leading directions of the message that are mixtures of columns, but for a small rest: the sines of
     # the angles between the two spaces. A mixture tells as many bits of a row as its rest leaves.
-    Q, D = scipy.linalg.orth(truth.values[:, : truth.n_columns]), in_equal_lengths(seen.factor[:, :width])
+    D = in_equal_lengths(seen.factor[:, :width])
     sines = np.linalg.svd(D - Q @ (Q.T @ D), compute_uv=False)
     told = -np.log2(np.maximum(sines[sines < NEARLY_EXACT], np.finfo(float).eps))
-    of_a_row = sum(min(np.log2(_n_values(each)), told.max(initial=0.0)) for each in truth.table.T)
+    kept = np.sort(scipy.linalg.qr(truth.values[:, : truth.n_columns], mode="r", pivoting=True)[1][: Q.shape[1]])
+    of_a_row = _bits_of_a_row(truth.table[:, kept], told.max(initial=0.0))
     return np.asarray(scores + varying * (0.0 < of_a_row <= told.sum()))
 
 
+def _bits_of_a_row(table: Matrix, most: float) -> float:
+    """Bits of independent columns; those of two values that exclude each other count as one."""
+    bits, groups = 0.0, list[list[Matrix]]()
+    for column in table.T:
+        n_values, has = _n_values(column), column == column.max()
+        if n_values != 2:
+            bits += min(np.log2(n_values), most)
+            continue
+        group = next((each for each in groups if not (has & np.any(each, axis=0)).any()), [])
+        groups += [] if group else [group]
+        group.append(has)
+    return float(bits + sum(np.log2(1.0 + len(group)) for group in groups))
+
+
 ATTACKS: dict[str, Attack] = {
-    "factor rows": by_factor_rows,
-    "distances": by_distances,
+    "factor rows": lambda seen, *about: regressed(seen.factor, *about),
+    "distances": lambda seen, *about: regressed(seen.coordinates, *about),
     **{f"paths over similarity {similar:g}": partial(by_paths, similar) for similar in SIMILAR},
     "rotation": by_rotation,
     "independence": by_independence,
@@ -301,17 +305,13 @@ def placed(points: Matrix, squared: Matrix, to_others: Matrix) -> Matrix:
     return np.asarray(np.nan_to_num(found))
 
 
-def regressions(features: Matrix, known: Matrix, values: Matrix) -> Iterator[Matrix]:
-    """Estimates for all rows, one after another.
-
-    By ridge on all features, and on as many leading ones as there are columns; by Gaussian ridge; by the
-    nearest known rows.
-    """
-    # 1) linear ridge on all features, 2) on as many leading ones as there are columns, 3) Gaussian ridge of four
-    # widths, 4) the mean of the nearest known rows, weighted by one over their distance.
+def regressions(features: Matrix, known: Matrix, values: Matrix, n_leading: int | None = None) -> Iterator[Matrix]:
+    """Estimates for all rows, one after another; some by leading features only, by default as many as columns."""
+    # 1) linear ridge on all features, 2) on leading ones, 3) Gaussian ridge of four widths, 4) the mean of the
+    # nearest known rows, weighted by one over their distance.
     centered = _to_one(features - features[known].mean(axis=0))
     yield ridge([centered @ centered[known].T], known, values)
-    leading = centered[:, : values.shape[1]]
+    leading = centered[:, : n_leading or values.shape[1]]
     if leading.shape[1] < centered.shape[1]:
         yield ridge([leading @ leading[known].T], known, values)
     squared = cdist(centered, centered[known], "sqeuclidean")
@@ -337,14 +337,14 @@ def in_equal_lengths(features: Matrix) -> Matrix:
     return np.asarray(Q[:, : len(lengths)][:, lengths > ROUNDING * lengths[0]])
 
 
-def regressions_on_directions(directions: Matrix, known: Matrix, values: Matrix) -> Iterator[Matrix]:
-    """Estimates by ridge on directions of length 1: all, and as many as there are columns that tell most of these."""
+def regressions_on_directions(directions: Matrix, known: Matrix, values: Matrix, n_best: int) -> Iterator[Matrix]:
+    """Estimates by ridge on directions of length 1: all, and those that tell most of the columns."""
     # A column may be in few directions, wherever these are: those whose known rows correlate most with known values.
     centered, V = directions - directions[known].mean(axis=0), values - values.mean(axis=0)
     yield ridge([centered @ centered[known].T], known, values)
     F = centered[known] / np.maximum(np.linalg.norm(centered[known], axis=0), 1e-300)
     explained = ((F.T @ (V / np.maximum(np.linalg.norm(V, axis=0), 1e-300))) ** 2).sum(axis=1)
-    few = centered[:, np.argsort(-explained, kind="stable")[: values.shape[1]]]
+    few = centered[:, np.argsort(-explained, kind="stable")[:n_best]]
     yield ridge([few @ few[known].T], known, values)
 
 
@@ -455,9 +455,7 @@ class Measurement:
     @property
     def columns(self) -> tuple[float, ...]:
         """R squared of the strongest attack, by column."""
-        return (
-            tuple(float(value) for value in np.max(list(self.by_attack.values()), axis=0)) if self.by_attack else ()
-        )
+        return tuple(map(float, np.max(list(self.by_attack.values()), axis=0))) if self.by_attack else ()
 
     @property
     def worst(self) -> float:
@@ -514,22 +512,22 @@ def measure(summary: Summary, X: Any, *, known_rows: int = KNOWN_ROWS, random_st
     table = np.asarray(table, dtype=np.float64)
     if summary.kernel.columns_are == "samples" and not summary.turned:
         return Measurement(known_rows, 0, not_measured=NO_COLUMNS)
-    rows, about = some_rows(len(table), random_state), {"known_rows": known_rows, "random_state": random_state}
-    return against([seen_in(summary, rows)], table[rows], columns_are=summary.kernel.columns_are, **about)
+    order = np.random.default_rng(random_state).permutation(len(table))
+    rows = np.sort(rare_first(order, table)[:MOST_ROWS])
+    return against([seen_in(summary, rows)], table[rows], summary.kernel.columns_are, known_rows, random_state)
 
 
 def against(
     seen: Sequence[Seen],
     table: Matrix,
-    *,
     columns_are: str = "quantities",
     known_rows: int = KNOWN_ROWS,
     random_state: int = 0,
 ) -> Measurement:
     """Attack everything that somebody has seen of the rows of a table, one by one and side by side."""
     truth, draws = Truth.of(table, columns_are), draws_of(len(table), known_rows, random_state)
-    # Each thing seen is attacked alone, and the strongest result of each attack counts; several are also put side by
-    # side, since two factors of the same rows may tell together what neither tells alone.
+    # The strongest result of each attack counts. Several things seen are also put side by side: two factors of the
+    # same rows may tell together what neither tells alone.
     found = [run(each, truth, draws) for each in seen]
     names = list(dict.fromkeys(name for each in found for name in each))
     nothing = (0.0,) * truth.n_columns
@@ -542,9 +540,15 @@ def against(
     return Measurement(len(draws[0]), len(table), strongest)
 
 
-def some_rows(n_samples: int, random_state: int = 0) -> Matrix:
-    """Rows that are attacked: all, or a sample of them."""
-    return np.sort(np.random.default_rng(random_state).permutation(n_samples)[:MOST_ROWS])
+def rare_first(order: Matrix, table: Matrix) -> Matrix:
+    """Return the order of rows with some first that have what few have: else there might be none among the first."""
+    first = list[int]()
+    for column in table[order].T:
+        _, which, counts = np.unique(column, return_inverse=True, return_counts=True)
+        if counts.max() > (1.0 - RARE) * len(order):
+            first += np.flatnonzero(which != np.argmax(counts))[:RARE_ROWS].tolist()
+    first = list(dict.fromkeys(first))[: MOST_ROWS // 4]
+    return order[[*first, *np.setdiff1d(np.arange(len(order)), first)]]
 
 
 def run(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> dict[str, tuple[float, ...]]:
@@ -567,8 +571,8 @@ def regressed(features: Matrix, truth: Truth, draws: Sequence[Matrix]) -> Matrix
     """Scores of the regression that does best over all draws, by column."""
     directions, tried = in_equal_lengths(features), []
     for known in draws:
-        values = truth.values[known]
-        guesses = chain(regressions(features, known, values), regressions_on_directions(directions, known, values))
+        about = known, truth.values[known], len(truth.column) - truth.n_cut_off
+        guesses = chain(regressions(features, *about), regressions_on_directions(directions, *about))
         tried.append([truth.score(guess, known) for guess in guesses])
     scores = np.array(list(zip(*tried, strict=True)))  # (regressions, draws, columns)
     best = np.argmax(np.clip(scores, 0.0, 1.0).mean(axis=1), axis=0)
