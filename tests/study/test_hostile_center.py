@@ -44,6 +44,7 @@ pytestmark = pytest.mark.slow  # each review attacks a table
 CAUTIOUS = vars(Limits())
 MEASURED = ANYTHING | {"known_rows": CAUTIOUS["known_rows"]}
 NAMES = ("airline", "registry", "weather")
+FEW = 6  # columns, where it does not matter how well they are hidden
 
 
 def tables(n=120, width=25, names=NAMES):
@@ -657,8 +658,13 @@ def test_red_names_the_nearest_plan_that_is_green(tmp_path):
     assert "RED" in "\n".join(found.words())
 
 
+def careful(tmp_path):
+    """A study of few columns for what is signed, of which no number counts."""
+    return founded(tmp_path, CAREFUL, ANYTHING, tables(60, 3))
+
+
 def test_the_plan_swapped_between_review_and_sign_is_not_signed(tmp_path):
-    consortium = founded(tmp_path, CAREFUL, ANYTHING)
+    consortium = careful(tmp_path)
     reviewed = consortium.at("airline", study.review).study.fingerprint[:40]
     path = tmp_path / "shared/center/plan-1.toml"
     path.write_bytes(path.read_bytes().replace(b"n_components = 2", b"n_components = 90"))
@@ -672,7 +678,7 @@ def test_the_plan_swapped_between_review_and_sign_is_not_signed(tmp_path):
 
 
 def test_a_table_changed_between_review_and_sign_is_not_signed(tmp_path):
-    consortium = founded(tmp_path, CAREFUL, ANYTHING)
+    consortium = careful(tmp_path)
     fingerprint = consortium.at("airline", study.review).study.fingerprint[:40]
     path = tmp_path / "airline.csv"
     path.write_text(path.read_text().replace("s7,", "s700,"))
@@ -681,7 +687,7 @@ def test_a_table_changed_between_review_and_sign_is_not_signed(tmp_path):
 
 
 def test_ids_read_in_another_way_between_review_and_sign_are_not_signed(tmp_path):
-    consortium = founded(tmp_path, CAREFUL, ANYTHING)
+    consortium = careful(tmp_path)
     fingerprint = consortium.at("airline", study.review).study.fingerprint[:40]
     with (tmp_path / "airline/party.toml").open("a") as file:
         file.write('id_normalize = ["case"]\n')
@@ -690,7 +696,7 @@ def test_ids_read_in_another_way_between_review_and_sign_are_not_signed(tmp_path
 
 
 def test_a_mistyped_fingerprint_keeps_nothing_and_the_table_reviewed_last_is_the_one_signed(tmp_path):
-    consortium = founded(tmp_path, CAREFUL, ANYTHING)
+    consortium = careful(tmp_path)
     fingerprint = consortium.at("airline", study.review).study.fingerprint[:40]
     (kept,) = (tmp_path / "airline/studies").iterdir()
     with pytest.raises(ProtectionError, match="mistyped"):
@@ -709,7 +715,7 @@ def test_a_mistyped_fingerprint_keeps_nothing_and_the_table_reviewed_last_is_the
 
 
 def test_a_review_that_was_cut_short_is_not_signed(tmp_path, monkeypatch):
-    consortium = founded(tmp_path, CAREFUL, ANYTHING)
+    consortium = careful(tmp_path)
     fingerprint = consortium.at("airline", study.review).study.fingerprint[:40]
 
     def killed(memory, found, case):
@@ -723,7 +729,7 @@ def test_a_review_that_was_cut_short_is_not_signed(tmp_path, monkeypatch):
 
 
 def test_a_signed_study_is_reviewed_with_the_table_that_was_signed(tmp_path):
-    consortium = founded(tmp_path, CAREFUL, ANYTHING).sign("airline")
+    consortium = careful(tmp_path).sign("airline")
     (signed,) = (tmp_path / "airline/studies").glob("*/review.json")
     before, signature = signed.read_bytes(), (tmp_path / "shared/airline/signature-1").read_bytes()
     path = tmp_path / "airline.csv"
@@ -734,7 +740,7 @@ def test_a_signed_study_is_reviewed_with_the_table_that_was_signed(tmp_path):
 
 
 def test_a_foreign_signature_in_the_folder_keeps_nothing(tmp_path):
-    consortium = founded(tmp_path, CAREFUL, ANYTHING)
+    consortium = careful(tmp_path)
     fingerprint = consortium.at("airline", study.review).study.fingerprint[:40]
     (tmp_path / "shared/airline/signature-1").write_bytes(b"x")
     with pytest.raises(ProtectionError, match="did not write the file"):
@@ -874,7 +880,7 @@ class TestASecondStudy:
     SUMS: Mapping[str, Any] = {"gamma": 0.01, "protect": "sums", "n_components": 2, "precision": "float64"}
 
     def four(self, tmp_path, **plan):
-        given = tables(names=(*NAMES, "port"))
+        given = tables(width=FEW, names=(*NAMES, "port"))
         return Consortium(tmp_path, given, self.SUMS, align="position", samples=50, **plan).join(**ANYTHING)
 
     @pytest.fixture(scope="class")
@@ -892,7 +898,7 @@ class TestASecondStudy:
 
     def test_with_another_roster_shares_no_new_sample_of_masked_sums(self, batch_once, tmp_path):
         first = batch_once.copy(tmp_path)
-        before = self.second(tmp_path, self.SUMS, ANYTHING, later=120)
+        before = self.second(tmp_path, self.SUMS, ANYTHING, width=FEW, later=120)
         reviewed = before.at("airline", study.review)
         assert reviewed.green
         with contextlib.suppress(WaitingError):
@@ -906,14 +912,14 @@ class TestASecondStudy:
 
     def test_with_another_roster_leaves_its_samples_to_no_batch_of_the_first(self, batch_once, tmp_path):
         first = batch_once.copy(tmp_path)
-        self.second(tmp_path, self.SUMS, ANYTHING, later=120).sign("airline")
+        self.second(tmp_path, self.SUMS, ANYTHING, width=FEW, later=120).sign("airline")
         with pytest.raises(InputError, match="batch-1: some of its samples were in another study"):
             first.run("airline")
         assert not list((tmp_path / "shared").glob("airline/batch-1*"))
 
     def test_with_another_roster_of_masked_sums_is_red(self, tmp_path):
         self.four(tmp_path).sign("airline")
-        again = self.second(tmp_path, self.SUMS, ANYTHING, rows=119)
+        again = self.second(tmp_path, self.SUMS, ANYTHING, width=FEW, rows=119)
         found = again.at("airline", study.review)
         assert [f.limit for f in found.findings if not f.ok] == [
             "masked sums of the same samples with other parties or columns"
@@ -924,22 +930,22 @@ class TestASecondStudy:
 
     @pytest.mark.parametrize("line", ['exclude = ["airline0"]', 'id_normalize = ["zeros"]'])
     def test_of_masked_sums_with_a_column_less_or_ids_read_in_another_way_is_red(self, line, tmp_path):
-        first = self.four(tmp_path) if "zeros" in line else founded(tmp_path, self.SUMS, ANYTHING)
+        first = self.four(tmp_path) if "zeros" in line else founded(tmp_path, self.SUMS, ANYTHING, tables(width=FEW))
         first.sign("airline")
         with (tmp_path / "airline/party.toml").open("a") as file:
             file.write(f"{line}\n")
-        found = self.second(tmp_path, self.SUMS, ANYTHING).at("airline", study.review)
+        found = self.second(tmp_path, self.SUMS, ANYTHING, width=FEW).at("airline", study.review)
         red = [finding.limit for finding in found.findings if not finding.ok]
         assert red == ["masked sums of the same samples with other parties or columns"]
 
     @pytest.mark.parametrize("who", ["the same", "others", "not known"])
     def test_of_the_same_names_is_another_roster_where_the_keys_are_others(self, who, tmp_path):
-        founded(tmp_path, self.SUMS, ANYTHING).sign("airline")
+        founded(tmp_path, self.SUMS, ANYTHING, tables(width=FEW)).sign("airline")
         if who == "not known":  # as an older version kept it
             (path,) = (tmp_path / "airline/studies").glob("*/left.json")
             about = json.loads(path.read_text())
             path.write_text(json.dumps({key: value for key, value in about.items() if key != "roster"}))
-        again = self.second(tmp_path, self.SUMS, ANYTHING, same_keys=who != "others")
+        again = self.second(tmp_path, self.SUMS, ANYTHING, width=FEW, same_keys=who != "others")
         found = again.at("airline", study.review)
         red = [] if who == "the same" else ["masked sums of the same samples with other parties or columns"]
         assert [finding.limit for finding in found.findings if not finding.ok] == red
@@ -951,7 +957,7 @@ class TestASecondStudy:
         """A table that moves on by a few rows: each pair of samples in both sums gives one member's distance away."""
         monkeypatch.setattr(recovery, "MOST_ROWS", 60)  # of which neither review may have attacked a shared one
         self.four(tmp_path).sign("airline")
-        found = self.second(tmp_path, self.SUMS, ANYTHING, later=later).at("airline", study.review)
+        found = self.second(tmp_path, self.SUMS, ANYTHING, width=FEW, later=later).at("airline", study.review)
         (asked,) = [each for each in found.findings if each.limit.startswith("masked sums")]
         assert (asked.asked, asked.ok) == (masked, not masked)
 
@@ -960,7 +966,7 @@ class TestASecondStudy:
         (path,) = (tmp_path / "airline/studies").glob("*/left.json")
         about = json.loads(path.read_text())
         path.write_text(json.dumps({key: value for key, value in about.items() if key != "samples"}))
-        found = self.second(tmp_path, self.SUMS, ANYTHING, later=120).at("airline", study.review)
+        found = self.second(tmp_path, self.SUMS, ANYTHING, width=FEW, later=120).at("airline", study.review)
         assert [each.limit for each in found.findings if not each.ok] == [
             "masked sums of the same samples with other parties or columns"
         ]
@@ -968,7 +974,7 @@ class TestASecondStudy:
     @pytest.mark.parametrize("how", ["other ids", "by position"])
     def test_of_masked_sums_is_red_where_the_same_rows_have_other_ids_or_none(self, how, tmp_path):
         self.four(tmp_path).sign("airline")
-        again = self.second(tmp_path, self.SUMS, ANYTHING, named="t")
+        again = self.second(tmp_path, self.SUMS, ANYTHING, width=FEW, named="t")
         if how == "by position":
             path = tmp_path / "airline/party.toml"
             path.write_text(path.read_text().replace('id = "id"', 'exclude = ["id"]'))
@@ -981,9 +987,9 @@ class TestASecondStudy:
     def test_in_the_open_without_a_party_of_masked_sums_is_red(self, modes, tmp_path):
         """What all but one send openly, taken off the sum, is that one's; where all of the sum do, nobody is left."""
         first, then = ({**self.SUMS, "protect": mode} for mode in modes)
-        given = tables(names=(*NAMES, "port"))
+        given = tables(width=FEW, names=(*NAMES, "port"))
         Consortium(tmp_path, given, first, align="position", samples=50).join(**ANYTHING).sign("airline")
-        found = self.second(tmp_path, then, ANYTHING).at("airline", study.review)
+        found = self.second(tmp_path, then, ANYTHING, width=FEW).at("airline", study.review)
         masked = [each for each in found.findings if each.limit.startswith("masked sums")]
         assert [each.ok for each in masked] == [modes != ("sums", "none")]
 
