@@ -206,7 +206,7 @@ def test_other_regressors_on_the_same_message_do_not_recover_much_more(kernel, r
     X = np.floor(1.5 * TUMORS[:200]) if kernel.columns_are == "categories" else TUMORS[:200]
     message = summary_of(X, kernel, rank)
     found = measure(message, X)
-    seen, truth = seen_in(message, np.arange(200)), Truth.of(X)
+    seen, truth = seen_in(message, np.arange(200)), Truth.of(X, message.kernel.columns_are)
     others = []
     for features in (seen.factor, seen.coordinates, seen.coordinates[:, :10]):
         for regressor in (ExtraTreesRegressor(20, random_state=0), KNeighborsRegressor(3, weights="distance")):
