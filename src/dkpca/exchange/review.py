@@ -679,6 +679,8 @@ def _nearest(case: Case) -> str:
         plan = replace(case.plan, **numbers, fit={**case.plan.fit, "protect": other.protect})
         columns = {**case.columns, case.name: table.X.shape[1]}
         changed = replace(case, fit=other, plan=plan, table=table, columns=columns)
+        if not all(finding.ok for finding in _findings(changed, (), 0.0)):
+            return False, {}  # red, whatever is measured
         worst, leaving = _worst(changed)
         findings = _findings(changed, leaving, max(worst.values(), default=0.0))
         rank = max((each.rank for each in leaving), default=0)
@@ -692,7 +694,7 @@ def _nearest(case: Case) -> str:
     # The plan as it is, without the columns that are recovered best, one after another.
     table, left_out = case.table, list[str]()
     green, worst = measured({}, table)
-    while not green and len(left_out) < MOST_LEFT_OUT and len(set(table.sources)) > 2:
+    while not green and worst and len(left_out) < MOST_LEFT_OUT and len(set(table.sources)) > 2:
         left_out.append(table.sources[table.columns.index(max(worst, key=worst.__getitem__))])
         table = table.leaving_out(left_out[-1])
         green, worst = measured({}, table)
