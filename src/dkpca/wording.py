@@ -20,11 +20,11 @@ LONGEST = 4000  # letters that a person is shown at a time
 LONG_NUMBER = re.compile(r"0[xob][0-9a-fA-F_]{1000}")  # Python refuses to write one; it refuses to read decimal ones
 
 
-class TooDeepError(ValueError):
-    """A TOML file with tables inside tables that no file of ours has."""
+TOO_DEEP = f"tables inside tables, more than {DEEPEST} deep"
 
-    def __init__(self) -> None:
-        super().__init__(f"it has tables inside tables, more than {DEEPEST} deep")
+
+class OutsizeError(ValueError):
+    """A TOML file has what no file of ours has: so many tables in each other, or digits of a number."""
 
 
 def toml_values(text: str) -> dict[str, Any]:
@@ -33,13 +33,13 @@ def toml_values(text: str) -> dict[str, Any]:
     tomllib takes minutes for a key of 30,000 parts, so such keys are looked for first, in linear time.
     """
     if any(token[1] for token in TOKENS.finditer(text)):
-        raise TooDeepError
+        raise OutsizeError(TOO_DEEP)
     if LONG_NUMBER.search(text):
-        raise ValueError("it has a number of thousands of digits")
+        raise OutsizeError("a number of thousands of digits")
     try:
         return tomllib.loads(text)
     except RecursionError as error:
-        raise TooDeepError from error
+        raise OutsizeError(TOO_DEEP) from error
 
 
 def deeper(value: Any, most: int) -> bool:

@@ -463,7 +463,7 @@ class TestThePlan:
     def test_numbers_of_thousands_of_digits_are_refused(self, line):
         key = line.partition(" ")[0]
         lines = [each for each in a_plan().to_toml().decode().splitlines() if not each.startswith(f"{key} =")]
-        with pytest.raises(InputError, match=f"the plan: {key}.* cannot be used"):
+        with pytest.raises(InputError, match="the plan has a number of thousands of digits; do not sign it"):
             plans.read_plan("\n".join([line, *lines]).encode())
 
     def test_a_member_file_nested_too_deep_is_one_sentence(self, actors):

@@ -19,7 +19,7 @@ from dkpca.errors import InputError, ProtectionError, WireError
 from dkpca.exchange import sealed
 from dkpca.exchange.folder import MOST_FILES, check_name
 from dkpca.exchange.identity import Secrets, check_keys, sha256
-from dkpca.wording import DEEPEST, TooDeepError, as_toml, deeper, printable, toml_values
+from dkpca.wording import DEEPEST, TOO_DEEP, OutsizeError, as_toml, deeper, printable, toml_values
 
 VERSION = 1
 DAYS = 90  # that a study lasts by default
@@ -313,16 +313,15 @@ def _parsed(raw: bytes, what: str, record: type[Any]) -> dict[str, Any]:
     """Return the values of a TOML file that has exactly the fields of a record, each with a valid value."""
     hints = get_type_hints(record, include_extras=True)
     valid = {name: hint.__metadata__[0] for name, hint in hints.items()}
-    too_deep = f"{what} has tables inside tables, more than {DEEPEST} deep; do not sign it"
     try:
         values = toml_values(raw.decode())
-    except TooDeepError as error:
-        raise InputError(too_deep) from error
+    except OutsizeError as error:
+        raise InputError(f"{what} has {error}; do not sign it") from error
     except ValueError as error:
         place = PLACE.search(str(error))
         raise InputError(f"{what} is not a TOML file{f' {place[0]}' if place else ''}; do not sign it") from error
     if deeper(values, DEEPEST):
-        raise InputError(too_deep)
+        raise InputError(f"{what} has {TOO_DEEP}; do not sign it")
     if values.get("version") != VERSION:
         raise InputError(f"{what} has another version; this program reads version {VERSION}")
     unknown, missing = sorted(set(values) - set(valid)), sorted(set(valid) - set(values))
