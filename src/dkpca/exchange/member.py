@@ -47,16 +47,15 @@ class WaitingError(Exception):
     """Files that are not there yet: of which members, for which step."""
 
     def __init__(self, step: str, *members: str) -> None:
-        self.members, self.step, self.since = members, step, ""
+        self.members, self.step = members, step
         super().__init__(self.words())
 
     def words(self) -> str:
         """Who is waited for, to do what."""
         kind = re.split("[-.]", self.step)[0]
-        since = f", since {self.since[:16].replace('T', ' ')} UTC" if self.since else ""
         to_do = TO_DO.get(kind, f"to run 'dkpca study run' (step {self.step!r})")
         ready = "The result of the fit is ready. " * (kind == "batch")
-        return f"{ready}Waiting for {', '.join(self.members)} {to_do}{since}."
+        return f"{ready}Waiting for {', '.join(self.members)} {to_do}."
 
 
 class RefusedError(NoAnswerError):

@@ -1,4 +1,4 @@
-"""What a party allows: limits on what it sends by mail, in a process and in a study (limits.toml).
+"""What a party allows: limits on what it sends in a process and in a study (limits.toml).
 
 The party decides, whatever the center asks. A study beyond its limits is red, and is not signed.
 """
@@ -45,8 +45,7 @@ class Limits:
     Parameters
     ----------
     recovery : float, default=0.5
-        Largest R² with which an attacker may recover a column, from all messages about this table. By mail a rule
-        for the rank stops there.
+        Largest R² with which an attacker may recover a column, from all messages about this table.
     known_rows : int, default=30
         Number of rows that the attacker is assumed to know.
     samples : int, default=50
@@ -63,8 +62,7 @@ class Limits:
     protect : tuple of str, default=("none", "sums", "blind")
         Protection modes allowed.
     studies : int, default=1
-        Most studies of this table, and most different summaries by mail, which the ledger counts. A message that was
-        sent before, byte for byte, may be sent again.
+        Most studies of this table.
     public : tuple of str, default=()
         Parties whose columns the center may have; a blind fit then hides nothing.
     covariates : tuple of str, default=()
@@ -148,11 +146,6 @@ class Limits:
             _refuse("it does not place new samples: batches = 0")
         if exact and self.recovery < 1:
             _refuse(f"distances to all samples of the fit tell the whole table, and recovery = {self.recovery:g}")
-
-    def check_fits(self, others: int) -> None:
-        """Refuse one more message about the rows of the fit than allowed, given how many others were sent."""
-        if others >= self.studies:
-            _refuse(f"it has answered studies = {self.studies} fits; only these can be repeated, as they were")
 
     def check_audit(self, n_rows: int) -> None:
         """Refuse to send more true rows for an audit than allowed."""
