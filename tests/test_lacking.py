@@ -11,7 +11,6 @@ from dkpca.errors import DataWarning, FusionError, InputError, MissingPartyWarni
 from dkpca.exchange.protocols import Terms, fit
 from dkpca.fusion import scoring
 from dkpca.fusion.completion import held_by
-from dkpca.messages import Shape
 from dkpca.party import extend
 from dkpca.settings import Fit
 from tests.test_completion import weights

@@ -11,7 +11,7 @@ from dkpca.exchange import study
 from dkpca.exchange.member import RefusedError
 from testkit.studies import ANYTHING, Consortium
 
-from .test_a_study import MODES, in_one_process, put_new, tables
+from .test_a_study import MODES, in_one_process, tables
 
 OPEN: dict[str, Any] = {"gamma": 0.05, "n_components": 3}
 
