@@ -81,7 +81,7 @@ def test_a_rule_is_held_to_the_largest_recovery():
         ("recovery", 1.5, "write a share of variance"),
         ("recovery", True, "write a share of variance"),
         ("known_rows", 0, "write a whole number"),
-        ("studies", -1, "write a whole number, 0 for none"),
+        ("studies", -1, "write a whole number, at least 0"),
         ("public", [1], "write a list of parties"),
         ("covariates", [1], "write a list of columns"),
     ],

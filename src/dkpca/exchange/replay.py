@@ -414,7 +414,7 @@ class PartySide:
 
     def _kernels(self, derived: q.Derived) -> dict[str, Kernel] | None:
         """Kernels that follow from the plan with the widths told; None if a width is outside the plan's bounds."""
-        if self.fit.protect == "sums" and not protocols.width_comes_first(self.names, self.fit):
+        if self.fit.protect == "sums":
             return dict.fromkeys(self.names, protocols.joint_kernel(self.names, self.fit)[0])
         try:
             widths = protocols.known_widths(self.names, self.fit, self.terms, derived)

@@ -421,7 +421,7 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
     own = {step: answers[name] for step, (_, answers) in heard.items()}
     small = sum(wire.size(answer) for answer in own.values() if isinstance(answer, Shape | Go | Reveal))
     yield Leaving("table size, consent and random numbers", center, small, None)
-    if not is_known and (plan.protect != "sums" or protocols.width_comes_first(plan.parties, case.fit)):
+    if not is_known and plan.protect != "sums":
         what = "mean distance between your samples, from which gamma follows" + ", masked" * (plan.protect != "none")
         yield Leaving(what, center, wire.size(Statistics(name, T, table.X.shape[1], 1.0)), None)
     if plan.protect == "sums":
@@ -506,8 +506,7 @@ def _sums(case: Case, heard: Heard, model: FusedModel, tables: Mapping[str, Matr
     """
     plan, n_samples = case.plan, len(case.table.X)
     (joined,) = model.summaries.values()
-    padded = case.fit.lacking == "mean"
-    added = quantities.of_fit(joined.kernel, n_samples, case.fit.n_landmarks, case.fit.precision, padded=padded)
+    added = quantities.of_fit(joined.kernel, n_samples, case.fit.n_landmarks, case.fit.precision)
     size = sum(added.count(piece) for piece in added.pieces) * added.bits // 8 + 8 * n_samples * added.lengths
     n_rows, n_features = joined.n_samples, sum(case.columns.values())
     total, what = np.zeros((n_rows, n_rows)), "distances"
@@ -527,16 +526,14 @@ def _sums(case: Case, heard: Heard, model: FusedModel, tables: Mapping[str, Matr
     matrix = replace(recovery.seen_in(joined, np.arange(n_rows)), n_features=0)
     yield Leaving("the joint kernel matrix, computed from these sums", plan.center, 0, matrix)
     known = sorted(set(case.limits.public) & set(plan.parties) - {case.name})
-    if not padded and not known:
+    if not known:
         return
-    # Samples that the others lack differ in the sum by this party's numbers alone, and only the center knows which
-    # these are: it counts as if all were. A center that has another party's columns subtracts what these add.
+    # A center that has another party's columns subtracts what these add.
     X, kernel = case.table.X[case.rows], joined.kernel
     X = standardized(X, *column_scales(X)) if case.fit.standardize and kernel.columns_are == "quantities" else X
     own = quantities.Compared(kernel, X, X).between(X, X)
     own = own if kernel.unit_diagonal else quantities.as_distances(own)
-    where = "between samples that the others lack" if padded else f"less what the columns of {', '.join(known)} add"
-    alone, found = f"your own {what}, {where}", recovery.points(own)
+    alone, found = f"your own {what}, less what the columns of {', '.join(known)} add", recovery.points(own)
     others = recovery.placed(found, own, apart[case.name])
     yield Leaving(alone, plan.center, 0, _plain(found, case.table, others))
 
