@@ -50,10 +50,6 @@ def report(
         list[Path] | None,
         o.option("--new", "Folder of new samples to draw as well, such as new/ in a run directory.", MORE),
     ] = None,
-    new_table: Annotated[
-        list[Path] | None,
-        o.option("--new-table", "Your table of those new samples, with their ids; one for each --new.", MORE),
-    ] = None,
     title: Annotated[
         str | None, o.option("--title", "Page title (default: the name of the directory).", PAGE)
     ] = None,
@@ -84,7 +80,6 @@ def report(
             how=known,
             how_labels=Reading(label_id or known.id_column, id_normalize=known.id_normalize),
             new=new or (),
-            new_tables=new_table or (),
             title=title,
         )
         page = render(content, points=POINTS).encode()

@@ -211,17 +211,14 @@ def assemble(
     label_columns: Sequence[str] = (),
     how_labels: Reading = PLAIN,
     new: Sequence[Path] = (),
-    new_tables: Sequence[Path] = (),
     title: str | None = None,
 ) -> Content:
     """Read everything, name the samples as the reader does, and compute what the page shows."""
-    for file, reads in ((table, how), (labels, how_labels), *((each, how) for each in new_tables)):
+    for file, reads in ((table, how), (labels, how_labels)):
         if file is not None and reads.id_column is None:
             raise InputError(f"{file}: name its id column with --id, or that of --labels with --label-id")
     if label_columns and labels is None:
         raise InputError(f"--label {label_columns[0]!r}: name the table that has this column with --labels")
-    if new_tables and len(new_tables) != len(new):
-        raise InputError(f"{len(new_tables)} --new-table for {len(new)} --new; give one for each, in the same order")
     source = read_source(path)
     run, notes = source.run, list[str]()
     if run is not None and not how.id_normalize:  # ids are made alike as for the fit
@@ -233,8 +230,6 @@ def assemble(
         source, said = with_own_ids(source, own_table, how if table else how_labels)
         notes += said
     placed = [read_new(each, source) for each in new]
-    if new_tables:
-        placed = [with_own_ids(part, each, how)[0] for part, each in zip(placed, new_tables, strict=True)]
     own, known = None, None
     if labels is not None:
         known = read_labels(labels, how_labels, label_columns)
