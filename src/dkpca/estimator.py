@@ -575,14 +575,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             raise InputError(f"{method}: X needs the samples of the fit in their order; arrange them by sample_ids_")
         return given.tables
 
-    def report(
-        self,
-        path: str | Path,
-        *,
-        labels: Any = None,
-        survival: tuple[str, str] | None = None,
-        title: str | None = None,
-    ) -> None:
+    def report(self, path: str | Path, *, labels: Any = None, title: str | None = None) -> None:
         """Draw the result as one page that works offline, as `dkpca report` does; needs the extra `cli`.
 
         Parameters
@@ -591,10 +584,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             The page to write.
         labels : DataFrame, mapping of name to column, or one column, optional
             Labels of the samples, matched by the index or in the order of `sample_ids_`. The page colors samples by
-            them, and tests their association with the components (corrected for multiple tests) and with clusters.
-        survival : (str, str), optional
-            Columns of the labels with times and events (0 or 1): survival by cluster, and a Cox regression on the
-            components. Needs the extra `outcomes`.
+            them, and tests their association with the components (corrected for multiple tests).
         title : str, optional
             Headline.
         """
@@ -609,7 +599,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             raise InputError(f"labels have the shape {labels.shape}; give one column, or a DataFrame")
         names = {name for state in fitted._states.values() for name in state.columns or ()}
         import_module("dkpca.report.page").write_model(
-            Path(path), fitted.model_, fitted.sample_ids_, labels, survival=survival, title=title, in_fit=names
+            Path(path), fitted.model_, fitted.sample_ids_, labels, title=title, in_fit=names
         )
 
     def annotate(self, data: Any) -> None:

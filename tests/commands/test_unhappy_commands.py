@@ -300,7 +300,7 @@ def test_an_unexpected_exception_is_not_swallowed(office, monkeypatch):
 @pytest.mark.longer
 def test_help_reads_like_documentation(office):
     listed = office.ok("--help").out
-    for command in ("check", "summarize", "fuse", "inspect", "fit", "tune", "report", "demo"):
+    for command in ("check", "summarize", "fuse", "inspect", "fit", "report", "demo"):
         assert command in listed
     assert program("--version", cwd=office.path).out == f"dkpca {dkpca.__version__}\n"
 
