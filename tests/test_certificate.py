@@ -286,14 +286,15 @@ def test_the_words_of_a_certificate_without_a_gap():
         component_error_estimates=(0.2, 0.5, 0.9),
         meaning="",
     )
+    small = "the gap after the last component is too small"
     assert unproved.statements() == [
         "Red: 95.7% of the best possible variance, and a subspace error of 1, so the subspace of the "
         "components is not certain to one digit (estimated).",
         STATED.statements()[1],
         STATED.statements()[3],
         "Each of the 3 true eigenvalues lies at most 100.0% below its upper bound.",
-        "The subspace certificate gives no bound on the subspace error: the gap after the last component is too small.",
-        "Theorem 1 of the paper gives no bound on the |sin Theta|_F: the gap after the last component is too small.",
+        f"The subspace certificate gives no bound on the subspace error: {small}.",
+        f"Theorem 1 of the paper gives no bound on the |sin Theta|_F: {small}.",
     ]
     assert unproved.short()[-1].startswith("For a better answer, use a higher rank, fewer components, more landmarks")
 

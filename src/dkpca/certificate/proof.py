@@ -1,8 +1,8 @@
 """What the center can prove about its answer without seeing data; docs/certificate.md has the proofs.
 
 Write K for the true global Gram matrix and L for the fused one that the center holds. Each party says how far the
-factor it sent is from its own matrix. From this follow two numbers with -below * I <= K - L <= above * I, in the order
-of symmetric matrices; and with the trace of K and the matrix G below, everything else. Centering changes nothing.
+factor it sent is from its own matrix. From this follow two numbers with -below * I <= K - L <= above * I (order
+of symmetric matrices) and, with the trace of K and the matrix G below, everything else. Centering changes nothing.
 """
 
 import math

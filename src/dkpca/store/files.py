@@ -236,7 +236,7 @@ def _as_today(fields: Header, arrays: Arrays) -> Header:
     if isinstance(audit := stated.get("audit"), dict):
         stated["audit"] = {name: value for name, value in audit.items() if name not in FORMER_OF_AUDIT}
     if "eigenvalues" not in stated and "eigenvalues" in arrays:
-        # The one behind the components is not in the file; zero makes the estimate of the share smaller, never larger.
+        # The one behind the components is not in the file; zero makes the estimate of the share only smaller.
         stated["eigenvalues"] = [float(value) for value in arrays["eigenvalues"].reshape(-1)]
         stated["next_eigenvalue"] = 0.0
     return fields | {"certificate": stated}
