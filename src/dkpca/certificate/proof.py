@@ -185,7 +185,7 @@ class Covered(Gram):
     def factor(self) -> Array | None:
         if self.law.linear:
             return self.changes[0]
-        if not self.law.keeps_factors:
+        if self.law.powers > 1:
             return None
         factors, parts = self.factors, []
         for j, change in enumerate(self.changes):
