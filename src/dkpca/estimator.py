@@ -48,7 +48,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         Number of components to keep, or the share of the variance to capture (between 0 and 1). None: all with
         nonzero eigenvalues.
     kernel : str, Kernel, or dict of party to either, default="rbf"
-        "rbf", "linear", "laplacian", "poly", "cosine", "chi2", "additive_chi2", "overlap" (categories),
+        "rbf", "linear", "laplacian", "poly", "cosine", "chi2", "overlap" (categories),
         "precomputed" (the table is the party's kernel matrix), or a kernel object, which brings its own parameters.
     law : {"product", "sum"} or None, default=None
         How the parties' kernel matrices combine. None: the law that gives the same kernel of the joined table
@@ -60,7 +60,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         party sends three numbers for this; with "rbf" and standardize=True none, and a constant column counts like
         the others. If all tables are constant, gamma is 1. It is not the "scale" of scikit-learn's SVC,
         1 / (n_features * variance). None, as in scikit-learn: 1 / number of columns over all parties; 1 if "chi2" is
-        the only kernel with a gamma. "linear", "cosine", "additive_chi2" and "precomputed" have none.
+        the only kernel with a gamma. "linear", "cosine" and "precomputed" have none.
     weights : None, "balanced", "statis", or dict of party to number, default=None
         How much each party counts. "balanced" under the product of n parties: each party gets the gamma at which its
         exponent has mean 1 / n over pairs of samples. Under the sum: the gamma at which that mean is 1, and then each
