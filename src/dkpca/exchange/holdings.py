@@ -116,8 +116,9 @@ class Sender:
                 self.limits.check_fits(len(before - {fingerprint}))
             book.append("repeated" if fingerprint in before else "written", **told)
             try:
-                kept: dict[Path, storage.Content] = {**private_files}
-                storage.write_all(kept | {self.message: lambda file: file.writelines(pieces)}, private=private_files)
+                for path, data in private_files.items():
+                    storage.write(path, data, private=True)
+                storage.write(self.message, lambda file: file.writelines(pieces))
             except StorageError as error:
                 book.append("not written", file=name, reason=str(error))
                 raise

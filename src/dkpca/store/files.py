@@ -186,7 +186,7 @@ def model_beside(directory: Path) -> FusedModel:
     """Read the model of a run, with the messages beside it."""
     file = directory / MODEL_FILE
     if not file.exists():
-        raise InputError(f"{directory}: is not a run directory, or a command was interrupted there; repeat it")
+        raise InputError(f"{directory}: has no model; a command was interrupted there, or is at work: repeat it")
     summaries = {name: item.message for name, item in stored_summaries(directory).items()}
     with naming(file):
         try:
