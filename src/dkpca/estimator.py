@@ -676,28 +676,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             saved.model, list(saved.party_names), saved.states, sources, saved.shield, saved.ids
         )
 
-    @classmethod
-    def from_run(cls, path: str | Path) -> Self:
-        """Open a run directory of the commands, as the center sees it.
-
-        `transform` needs the parties' private states, which are in `private/` after `dkpca fit`; it prepares tables
-        as that fit did, by the names of their columns. Without the states, new samples are placed by `dkpca.extend`
-        at each party and `dkpca.project` at the center. Parameters that a run does not record have their defaults.
-
-        Parameters
-        ----------
-        path : str or Path
-            The directory.
-        """
-        model = import_module("dkpca.store.files").model_beside(Path(path))
-        kept = import_module("dkpca.store.files").read_states(Path(path) / "private")
-        ids = {name: wire.fingerprint(summary) for name, summary in model.received.items()}
-        states = {name: state for name, state in kept.items() if getattr(state, "summary_id", "") == ids.get(name)}
-        kernel = model.kernel if len(set(model.kernels.values())) == 1 else model.kernels
-        used = {name: value for name, value in vars(model.settings).items() if name != "dtype"}
-        estimator = cls(model.n_components, kernel=kernel, **used)
-        return estimator._take_over(model, list(model.summaries), states, {}, Shield())
-
     def __sklearn_is_fitted__(self) -> bool:
         return "model_" in vars(self)
 
