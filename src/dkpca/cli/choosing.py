@@ -12,7 +12,7 @@ from rich.table import Table
 from dkpca.cli import options as o
 from dkpca.cli.on_one_machine import Tables
 from dkpca.cli.options import GivenSettings
-from dkpca.cli.output import progress, show
+from dkpca.cli.output import at_work, show
 from dkpca.cli.output import table as as_table
 from dkpca.cli.table_options import Ids, holdings_of
 from dkpca.errors import InputError
@@ -65,7 +65,6 @@ def tune(
     Example: `dkpca tune airline.csv weather.csv --id flight --labels labels.csv --label zone`
     """
     from dkpca.estimator import DKPCA
-    from dkpca.report.tuning import FACTORS
     from dkpca.report.tuning import tune as explore
 
     holdings = holdings_of(sources, ids, asked)
@@ -75,10 +74,10 @@ def tune(
     columns = {name: table(settings.family_of(name).columns_are) for name, table in given.tables.items()}
     said = [f"{name}: {note}" for name, table in given.tables.items() for note in table.preparation["notes"]]
     model = DKPCA(**{each.name: getattr(settings, each.name) for each in fields(settings)})
-    widths = _numbers("--gammas", gammas)
-    with progress("settings", total=len(widths or FACTORS) + 3) as advance:
-        found = explore(model, columns, y, gammas=widths, max_samples=samples, repeats=repeats,
-                        folds=folds, done=advance)  # fmt: skip
+    at_work("trying settings")
+    found = explore(
+        model, columns, y, gammas=_numbers("--gammas", gammas), max_samples=samples, repeats=repeats, folds=folds
+    )
     notes = [*notes, *said, *about_labels, *found.notes]
     show(as_json, found.to_dict() | {"notes": notes}, [*(f"note: {note}" for note in notes), *_words(found)])
 

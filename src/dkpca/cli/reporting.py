@@ -8,7 +8,7 @@ import typer
 
 from dkpca.analysis.outcomes import words
 from dkpca.cli import options as o
-from dkpca.cli.output import progress, show
+from dkpca.cli.output import at_work, show
 from dkpca.cli.table_options import at_hand
 from dkpca.errors import InputError
 from dkpca.store import storage
@@ -100,9 +100,9 @@ def report(
         title=title,
         survival=_pair(survival),
     )
-    with progress("drawing"):
-        content = assemble(wanted)
-        page = render(content, points=points).encode()
+    at_work("drawing")
+    content = assemble(wanted)
+    page = render(content, points=points).encode()
     storage.write(target, page, private=True)
     columns = [] if content.labels is None else content.labels.frame.columns
     top = [] if content.own is None else [content.own.top(values, 5) for values in content.own.correlations.T]

@@ -10,8 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, reduce
 from itertools import islice
 from threading import Lock
@@ -49,8 +48,6 @@ ResultT = TypeVar("ResultT")
 ItemT = TypeVar("ItemT")
 Matrix = np.ndarray[Any, Any]
 Index = Any  # a slice, or an array of integers
-Progress = Callable[[str, float], None]  # what is being done, and the share of it that is done
-Done = Callable[[float], None]  # told which share of the rows is done
 
 GROUPS, LEAST_ROWS, MOST_ROWS = 16, 2**10, 2**15  # groups of rows: about so many, of so many rows
 TILE_BYTES = 2**20  # what stays in the second-level cache of a core
@@ -59,16 +56,10 @@ SQUARED_SHARE = 4  # tiles that are squared at a time: the sum is written once f
 TRIANGLE_SHARE = 8  # rows for each column, or stacked triangles are nearly as large as what they stand for
 REPEATED_FROM = 2**12  # rows of a table in which it pays to look for equal ones
 CACHED_ROWS = 64  # of a product with hundreds of columns, to be used at once
-CACHE_BYTES = 2**27  # of rows that one pass makes and the next one reads ...
-CACHE_SHARE = 16  # ... and at most one part in this many of the memory that may be taken
 GPU_ROWS = 2**17  # of a group on a GPU: fewer and larger ones, since each launch costs as much as a million sums
 GPU_TILE_BYTES = 2**26
 GPU_SHARE = 16  # scratch on a GPU: one part in this many of the free memory
 SHORT = 500  # columns of a strip, at most: a row more costs less than a strip more
-
-
-def nobody(share: float) -> None:
-    """Tell nobody."""
 
 
 def at_hand(x: Any) -> Any:
@@ -109,28 +100,6 @@ def _found(name: str) -> Array:
             f"device {name!r} cannot be computed on ({reason}); use one that is there, such as 'cuda' with a GPU, "
             "or leave device out"
         ) from error
-
-
-# How much of the work is done: whoever asks for it listens, and no function in between passes a listener on
-
-_listener: ContextVar[Progress | None] = ContextVar("listener", default=None)
-
-
-@contextmanager
-def listening(progress: Progress) -> Iterator[None]:
-    """Tell a function, inside, what is being done and how much of it is done."""
-    before = _listener.set(progress)
-    try:
-        yield
-    finally:
-        _listener.reset(before)
-
-
-def tell(what: str, share: float) -> None:
-    """Tell whoever listens, if anybody does."""
-    listener = _listener.get()
-    if listener is not None:
-        listener(what, share)
 
 
 # Cuts
@@ -185,30 +154,6 @@ class Made:
         """Change the rows further, given the number of the first; to another width, if that is given."""
         make, width = self.make, self.width if width is None else width
         return Made(self.stored, lambda start, *rows: change(start, make(start, *rows)), width, self.place)
-
-
-def cached(table: Made, reference: Array, memory: MemoryLimit | None = None) -> tuple[Made, Made]:
-    """Return the same table twice: a pass over the first keeps as many of the rows as there is room for.
-
-    The second reads them, and makes the others again. Only rows on the host are kept, in whole groups.
-    """
-    n, width = table.shape
-    room = CACHE_BYTES if memory is None else min(CACHE_BYTES, memory.most // CACHE_SHARE)
-    fitting = room // (itemsize(reference) * max(width, 1))
-    most = max((group.stop for group in groups(n) if group.stop <= fitting), default=0)
-    if not most or on_workers(table) or not isinstance(reference, np.ndarray):
-        return table, table
-    rows, make = np.empty((most, width), dtype=reference.dtype), table.make
-
-    def write(start: int, made: Array) -> Array:
-        if start < most:
-            rows[start : start + len(made)] = made
-        return made
-
-    def read(start: int, *stored: Array) -> Array:
-        return rows[start : start + len(stored[0])] if start < most else make(start, *stored)
-
-    return table.then(write), replace(table, make=read)
 
 
 class RowGroup:
@@ -282,23 +227,12 @@ def over(work: Callable[..., ResultT], *tables: Any, reference: Array | None = N
     yield from in_order(of, groups(tables[0].shape[0], reference), reference, sent=first.place is not None)
 
 
-def added(work: Callable[..., Any], *tables: Any, reference: Array | None = None, progress: Done = nobody) -> Any:
+def added(work: Callable[..., Any], *tables: Any, reference: Array | None = None) -> Any:
     """Return the sum of what `work(start, *parts)` makes of groups of rows, added in their order."""
     if on_workers(*tables):
         chunk, arrays = _of_chunk(work, tables)
-        total = on_dask.chunks_added(lambda *own: _sum(chunk(*own)), on_dask.chunks_of(arrays))
-        progress(1.0)
-        return total
-    n = tables[0].shape[0]
-
-    def of(first: int, *parts: RowGroup) -> tuple[Any, int]:
-        return work(first, *parts), first + len(parts[0])
-
-    total = None
-    for part, done in over(of, *tables, reference=reference):
-        total = part if total is None else total + part
-        progress(done / n)
-    return total
+        return on_dask.chunks_added(lambda *own: _sum(chunk(*own)), on_dask.chunks_of(arrays))
+    return _sum(over(work, *tables, reference=reference))
 
 
 def _sum(parts: Iterable[Any]) -> Any:
@@ -439,7 +373,7 @@ class Moments:
         return self.square + self.total[:, None] * start + start[:, None] * (self.total + n * start)
 
 
-def moments(Z: Any, start: Array, *, centered: bool, progress: Done = nobody) -> Moments:
+def moments(Z: Any, start: Array, *, centered: bool) -> Moments:
     """Return the sums of y and y y' over rows of a table, y = z - start for a row z; not centered, only of z z'."""
     width = start.shape[0]
 
@@ -456,7 +390,7 @@ def moments(Z: Any, start: Array, *, centered: bool, progress: Done = nobody) ->
             square += z.T @ z  # NumPy calls syrk for a matrix and its own transpose, without Python's lock
         return Moments(total, square)
 
-    found: Moments = added(of, Z, reference=start, progress=progress)
+    found: Moments = added(of, Z, reference=start)
     return found
 
 
@@ -468,7 +402,6 @@ def products(
     home: Array,
     *,
     seen: Callable[[RowGroup, slice, Array, Array], ResultT] | None = None,
-    progress: Done = nobody,
     memory: MemoryLimit | None = None,
 ) -> tuple[tuple[Array, Array], Array, list[ResultT]]:
     """Return z W - shift for all rows z of a table: the first columns, and the others; where `home` lives.
@@ -499,7 +432,6 @@ def products(
                 write_over(whole[group, :], own)
             others.append(other)
             first = group.stop
-            progress(first / n)
     return (both[0], both[1]), _sum(square for square, _ in others), [r for _, some in others for r in some]
 
 

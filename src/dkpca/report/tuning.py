@@ -7,7 +7,7 @@ and its cross-validation judges predictions of labels.
 import math
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -97,7 +97,6 @@ def tune(
     max_samples: int = 500,
     repeats: int = 3,
     folds: int = 5,
-    done: Callable[[], None] = lambda: None,
 ) -> Tuning:
     """Try widths, numbers of components and weights, and say what each gives.
 
@@ -117,8 +116,6 @@ def tune(
         How often the samples are cut into halves.
     folds : int
         Parts of the labeled samples, each of which is predicted from the others.
-    done : callable
-        Called after each width, after all numbers of components, and after all weights.
 
     Returns
     -------
@@ -135,20 +132,15 @@ def tune(
     """
     trial = _Trial.of(model, X, y, max_samples, repeats, folds)
     notes = [*trial.notes, *(trial.labels.notes if trial.labels else ())]
-    widths = []
-    for name, settings in _kernels_to_try(trial, gammas, notes):
-        widths.append(trial.judged(name, settings))
-        done()
+    widths = [trial.judged(name, settings) for name, settings in _kernels_to_try(trial, gammas, notes)]
     suggested: dict[str, Any] = dict(_suggested_width(widths, notes).settings) if widths else {}
     trial = replace(trial, model=clone(trial.model).set_params(**suggested))
     components = [trial.judged(str(d), {"n_components": d}) for d in range(1, model.n_components + 1)]
     # The fewest components that predict as well as any; without labels, the most that are as stable as any.
     suggested |= _as_good(components)[0 if trial.labels else -1].settings
-    done()
     weights = [replace(components[-1], name="as given", settings={})]
     weights += [trial.judged(name, settings) for name, settings in _ways_to_weigh(trial)]
     suggested |= _as_good(weights)[0].settings
-    done()
     found = (tuple(widths), tuple(components), tuple(weights))
     words = trial.labels.words if trial.labels else ""
     return Tuning(trial.n_samples, trial.n_given, words, *found, suggested, tuple(notes))
