@@ -16,7 +16,6 @@ from itertools import islice
 from threading import Lock
 from typing import Any, TypeVar
 
-import array_api_compat
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
@@ -40,8 +39,6 @@ from dkpca.linalg.arrays import (
     sent_to,
     tall_empty,
     unit,
-    work_there,
-    write_over,
 )
 
 ResultT = TypeVar("ResultT")
@@ -80,26 +77,18 @@ def pick(x: Array, index: Index) -> Array:
 
 def away_from(name: str | None, home: Array) -> Array | None:
     """Return an array of the device of this name, as torch has it; None for no name, or if `home` lives there."""
-    place = None if name is None else _found(name)
-    return None if place is None or same_place(place, home) else place
-
-
-def _found(name: str) -> Array:
-    """An array on a device, or a sentence why there is none."""
+    if name is None:
+        return None
     try:
         import torch
+
+        place = torch.zeros(1, dtype=torch.float64, device=name)
     except ModuleNotFoundError as error:
-        raise InputError(
-            f"device={name!r} needs torch; install it with pip install 'dkpca[torch]', or leave device out"
-        ) from error
-    try:
-        return torch.zeros(1, dtype=torch.float64, device=name)
+        raise InputError(f"device={name!r} needs torch; install it with pip install 'dkpca[torch]'") from error
     except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
         reason = str(error).partition("\n")[0].rstrip(".")
-        raise InputError(
-            f"device {name!r} cannot be computed on ({reason}); use one that is there, such as 'cuda' with a GPU, "
-            "or leave device out"
-        ) from error
+        raise InputError(f"device {name!r} cannot be computed on ({reason}); leave device out") from error
+    return None if same_place(place, home) else place
 
 
 # Cuts
@@ -171,23 +160,13 @@ class RowGroup:
     def __getitem__(self, rows: slice) -> Array:
         return self.make(self.start + (rows.start or 0), *(x[rows, ...] for x in self.stored))
 
-    def fresh(self, rows: slice) -> Array:
-        """Rows in an array that may be written over."""
-        own = self[rows]
-        return namespace(own).asarray(own, copy=True) if self.make is as_stored else own
-
-
-def as_stored(start: int, rows: Array) -> Array:
-    """Rows of an array, which are there."""
-    return rows
-
 
 def as_made(table: Any) -> Made:
     """Return how rows of a table are made: one that is made, or has a way, or an array."""
     found = table if isinstance(table, Made) else getattr(table, "made", None)
     if isinstance(found, Made):
         return found
-    return Made((table,), as_stored, table.shape[1] if table.ndim > 1 else 1)
+    return Made((table,), lambda start, rows: rows, table.shape[1] if table.ndim > 1 else 1)
 
 
 def together(tables: Sequence[Any], make: Callable[..., Any], width: int) -> Made:
@@ -275,7 +254,7 @@ def in_order(
     if threads <= 1 and not sent:
         yield from map(work, items)
         return
-    with one_blas_thread(), ThreadPoolExecutor(threads, initializer=work_there, initargs=(reference,)) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
         waiting: deque[Future[ResultT]] = deque()
         try:
             for item in items:
@@ -383,9 +362,9 @@ def moments(Z: Any, start: Array, *, centered: bool) -> Moments:
         total = xp.zeros_like(start)
         square = xp.zeros((width, width), dtype=start.dtype, device=device(start))
         for rows in strips(len(part), width, start, SQUARED_SHARE):
-            z = part.fresh(rows) if centered else part[rows]
+            z = part[rows]
             if centered:
-                z -= start[None, :]
+                z = z - start[None, :]
                 total += xp.sum(z, axis=0)
             square += z.T @ z  # NumPy calls syrk for a matrix and its own transpose, without Python's lock
         return Moments(total, square)
@@ -429,7 +408,7 @@ def products(
         for made, other in over(of, Z, reference=weights):
             group = slice(first, first + made[0].shape[0])
             for whole, own in zip(both, made, strict=True):
-                write_over(whole[group, :], own)
+                whole[group, :] = sent_to(own, whole)
             others.append(other)
             first = group.stop
     return (both[0], both[1]), _sum(square for square, _ in others), [r for _, some in others for r in some]
@@ -531,11 +510,7 @@ def triangle(A: Array) -> Array:
 
 
 def _triangle(A: Array) -> Array:
-    if isinstance(A, np.ndarray):
-        return np.linalg.qr(A, mode="r")
-    return (
-        namespace(A).linalg.qr(A, mode="r")[1] if array_api_compat.is_torch_array(A) else namespace(A).linalg.qr(A)[1]
-    )
+    return np.linalg.qr(A, mode="r") if isinstance(A, np.ndarray) else namespace(A).linalg.qr(A)[1]
 
 
 @dataclass(frozen=True)
@@ -648,20 +623,19 @@ def moved(X: Array, origin: Array, whose: str, memory: MemoryLimit | None = None
     """Rows minus the origin; raises if a column overflows."""
     if is_dask_array(X):
         return X - origin[None, :]  # not computed yet: a chunk that overflows shows when the kernel is evaluated
-    xp = namespace(X)
     moved = tall_empty(X.shape, X, memory)
 
-    def part_moved(rows: slice) -> Array:
+    def written(rows: slice) -> bool:
         with quiet():
             moved[rows, :] = X[rows, :] - origin[None, :]
-        return xp.astype(~xp.all(xp.isfinite(moved[rows, :]), axis=0), xp.int64)
+        return bool(namespace(X).all(namespace(X).isfinite(moved[rows, :])))
 
-    beyond = sum(in_order(part_moved, groups(X.shape[0], X), X))
-    if bool(xp.any(beyond > 0)):
-        column = int(xp.argmax(xp.astype(beyond > 0, xp.int64)))
+    if not all([*in_order(written, groups(X.shape[0], X), X)]):
+        xp = namespace(X)
+        column = 1 + [bool(xp.all(xp.isfinite(moved[:, j]))) for j in range(X.shape[1])].index(False)
         raise InputError(
-            f"{whose}: the numbers of its column {column + 1} are too large to compute their mean in "
-            f"{dtype_name(X)}; scale the column down"
+            f"{whose}: the numbers of its column {column} are too large to compute their mean in {dtype_name(X)}; "
+            "scale the column down"
         )
     return moved
 
