@@ -6,7 +6,6 @@ from dataclasses import fields
 from typing import Annotated, Any
 
 import typer
-from typer.main import get_command
 
 from dkpca.cli import options as o
 from dkpca.cli.options import GivenSettings
@@ -15,10 +14,9 @@ from dkpca.errors import InputError
 from dkpca.exchange import founding
 from dkpca.exchange.memory import Memory
 from dkpca.exchange.protocols import Terms, check_terms
-from dkpca.settings import Compute, Fit, to_toml
+from dkpca.settings import Compute, to_toml
 
 NOT_HERE = tuple(each.name for each in fields(Compute))  # each member's own business
-OF_FIT = tuple(each.name for each in fields(Fit) if each.metadata["option"] and each.name != "solver")
 OF_PLAN = {
     "gamma_bounds": "Smallest and largest gamma allowed, such as 0.001,0.1",
     "batch_samples": "Minimum number of samples in a batch (default: that of the study)",
@@ -28,8 +26,8 @@ OF_PLAN = {
 }
 
 
-@o.takes_settings(*OF_FIT, skip=NOT_HERE, more=OF_PLAN)
-def study_create(
+@o.takes_settings(skip=NOT_HERE, more=OF_PLAN)
+def create(
     folder: Place,
     own: Own,
     name: Annotated[str, typer.Option("--name", help="Name of the center, which fuses the messages.")],
@@ -92,12 +90,3 @@ def _bounds(given: Any) -> tuple[float, ...]:
         return tuple(map(float, str(given).split(",")))
     except ValueError as error:
         raise InputError(f"gamma_bounds is {given!r}; write two numbers, such as 0.001,0.1") from error
-
-
-def command() -> Any:
-    """Return the command."""
-    app = typer.Typer(rich_markup_mode="markdown", pretty_exceptions_enable=False, add_completion=False)
-    app.command("create")(study_create)
-    made = get_command(app)
-    made.name = "create"
-    return made

@@ -77,15 +77,14 @@ class GivenSettings:
 
 
 def takes_settings(
-    *names: str, skip: Collection[str] = (), more: Mapping[str, str] = NO_MORE, said: Mapping[str, str] = NO_MORE
+    *, skip: Collection[str] = (), more: Mapping[str, str] = NO_MORE, said: Mapping[str, str] = NO_MORE
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of these settings, --set and --settings; it gets what was given as `asked`.
+    """Give a command an option for each setting, --set and --settings; it gets what was given as `asked`.
 
-    Without names, all settings that have an option of their own. Settings to skip are refused: the command has no use
-    for them. With --set it takes more names, each with its help. `said` is the help of settings that mean something
-    else in this command.
+    Settings to skip are refused: the command has no use for them. With --set it takes more names, each with its help.
+    `said` is the help of settings that mean something else in this command.
     """
-    chosen = names or tuple(n for n, each in SETTINGS.items() if each.metadata["option"] and n not in skip)
+    chosen = tuple(name for name, each in SETTINGS.items() if each.metadata["option"] and name not in skip)
     others = {n: each.metadata["help"] for n, each in SETTINGS.items() if n not in (*chosen, *skip)} | dict(more)
     listed = ", ".join(f"{name} ({text.rstrip('.')})" for name, text in others.items())
     single = option("--set", f"Any other setting: {listed}.", MODEL, metavar="NAME=VALUE")
@@ -100,8 +99,7 @@ def takes_settings(
             file, single = given.pop("settings"), given.pop("set_")
             found = asked(own, single or (), file, (*SETTINGS, *more))
             if useless := sorted(set(found.given) & set(skip)):
-                name = command.__name__.replace("_", " ")
-                raise InputError(f"{', '.join(useless)}: not used by 'dkpca {name}'; leave it out")
+                raise InputError(f"{', '.join(useless)}: not used by this command; leave it out")
             command(asked=found, **given)
 
         return with_options(command, called, "asked", options)

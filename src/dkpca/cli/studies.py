@@ -1,4 +1,4 @@
-"""Commands of a study: a plan that all sign, in a folder that all can reach."""
+"""Run a joint computation with other organizations: all sign one plan, kept in a folder that all can reach."""
 
 import datetime
 import json
@@ -7,20 +7,19 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from dkpca.cli.catalog import made
 from dkpca.exchange import founding
 from dkpca.exchange.folder import Folder, check_name
 from dkpca.exchange.member import WaitingError
 from dkpca.exchange.memory import Memory
 from dkpca.wording import counted
 
-PANEL = "Between organizations"
 WAITING = 75  # the exit code for "try again later", as mail programs use it
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds between two looks at a folder
 
@@ -29,20 +28,15 @@ class Commands(TyperGroup):
     """All commands of a study; `create` is loaded when it is named, since the settings of a fit need NumPy."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command."""
-        if cmd_name != "create":
-            return super().get_command(ctx, cmd_name)
-        return import_module("dkpca.cli.creating").command()
+        return made("create", "creating") if cmd_name == "create" else super().get_command(ctx, cmd_name)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Names, in the order in which they are used."""
         return ["create", *super().list_commands(ctx)]
 
 
 group = typer.Typer(cls=Commands, no_args_is_help=True, rich_markup_mode="markdown")
 
 
-HELP = "Run a joint computation with other organizations: all sign one plan, kept in a folder that all can reach."
 Place = Annotated[
     str,
     typer.Argument(
