@@ -24,7 +24,7 @@ NOT_HERE = (
     "kernel", "gamma", "degree", "coef0", "rank", "precision", "protect", "projection", "audit", "standardize",
     "lacking", "n_jobs", "timeout",
 )  # fmt: skip
-REMEDY = "take a smaller --gamma, such as scale in a fit, or standardize the columns (--standardize)"
+REMEDY = "use a smaller --gamma, such as scale in a fit, or standardize the columns (--standardize)"
 
 Ids = Annotated[
     Path | None,

@@ -49,8 +49,6 @@ def summarize(
     table: Holding,
     asked: GivenSettings,
     out: Annotated[Path, typer.Option("--out", help="The message to write; send this file.")],
-    limits: o.LimitsFile = None,
-    ledger: o.Ledger = None,
     as_json: o.AsJson = False,
 ) -> None:
     """Compute the one message that a party sends to the center.
@@ -63,11 +61,11 @@ def summarize(
 
     Example: `dkpca summarize airline.csv --id flight --gamma 0.006 --rank 40 --out airline.summary`
     """
-    box = o.sender(out, limits or table.limits, ledger, table.path)
     state = out.with_suffix(".state")
-    if state.resolve() in (table.path.resolve(), out.resolve()):
-        raise InputError(f"{state}: the private state needs a separate file; choose another --out")
-    storage.check_writable(state, *storage.DKPCA_FILE)
+    if len({file.resolve() for file in (table.path, out, state)}) < 3:
+        raise InputError(f"{out}: the table, the message and {state} need a file each; choose another --out")
+    for file in (out, state):
+        storage.check_writable(file, *storage.DKPCA_FILE)
     fit, compute = asked.fit([table.party]), asked.compute
     chosen = kernel_of(fit if "gamma" in asked.given else replace(fit, gamma=None))
     memory = MemoryLimit.of(compute.max_memory, out.parent)
@@ -75,10 +73,10 @@ def summarize(
     about = f"{holding.party}: eigenpairs of its kernel matrix"
     with progress(about):
         asked_for = summary_question(fit, {holding.party: chosen}, holding.party, 0)
-        summary, kept = holdings.summarize(holding, box, asked_for, state=state, device=compute.device)
+        summary, kept = holdings.summarize(holding, asked_for, out, state=state, device=compute.device)
     prepared = preparation_of(kept)
     notes = [*prepared.notes, *about_columns(replace(kept, columns=prepared.names))]
-    within, verdict = may_send(kept.recovery, box.limits)
+    within, verdict = may_send(kept.recovery)
     result = {
         "party": summary.party,
         "kernel": summary.kernel.to_dict(),

@@ -49,7 +49,6 @@ SMALL, MOST_TIMES = 2**29, 500  # bytes that any file may take in memory, and ho
 MOST_WHOLE = 2**53  # every whole number up to it is a float64
 CONVERTED = 2**16  # rows of a mapped array that are turned into double precision together
 Labels = list[Any]
-MOST_CLASSES = 50  # different values that are taken for classes
 LEAST_COMMON = 10  # samples that all parties must have where the others are dropped
 BEYOND = 2.0**52  # codes of text lie from here to twice as far, where every whole number is a float64
 NOTHING = 2.0**53  # code of a missing value
@@ -559,17 +558,6 @@ def rows_of_samples(values: Any, ids: Labels | None, first: Labels | None, what:
     return values.loc[ids]
 
 
-def outcome_columns(y: Any) -> tuple[np.ndarray, list[str]]:
-    """Values for each sample as columns of numbers, and their names: one per class, or the numbers themselves."""
-    values = np.asarray(y)
-    values = values[:, 0] if values.ndim == 2 else values
-    classes = np.unique(values.astype(str))
-    if values.dtype.kind in "fiu" and len(classes) > MOST_CLASSES:
-        return values.astype(float)[:, None], ["y"]
-    shown = classes[:MOST_CLASSES]
-    return (values.astype(str)[:, None] == shown[None, :]).astype(float), [f"y = {name}" for name in shown]
-
-
 def _labels(tables: Mapping[str, Any], sample_ids: Any) -> dict[str, Labels]:
     """Labels by party, of those that have some."""
     if sample_ids is not None and not isinstance(sample_ids, Mapping):
@@ -782,21 +770,12 @@ def for_new_samples(
     }
     matrices = [name for name in dense if of_fit and states[name].kernel.columns_are == "samples"]
     dense |= {name: matrix_like_its_rows(name, dense[name]) for name in matrices}
-    if not isinstance(sample_ids, Sequence):
-        sample_ids = _ids_in_files(dense, states) | dict(sample_ids or {}) or None
     found = matched(dense, sample_ids, lacking=lacking, matrices=matrices, least=1)
     numbers = {name: as_numbers(states[name], each) for name, each in found.tables.items()}
     kernels = {name: states[name].kernel for name in numbers}
     tables, here = _checked(numbers, kernels, same_rows=found.places is None)
     check_like_fit(here, {name: state.origin for name, state in states.items()})
     return replace(found, tables=tables, columns={name: states[name].columns for name in tables})
-
-
-def _ids_in_files(given: Mapping[str, Any], states: Mapping[str, State]) -> dict[str, Labels]:
-    """Ids of tables in files, by party, where a command read the table of the fit with such a column."""
-    files = {name: table for name, table in given.items() if isinstance(table, InFile)}
-    found = {n: _reader(n).ids_of_new(states[n], table.path) for n, table in files.items() if states[n].preparation}
-    return {name: ids for name, ids in found.items() if ids is not None}
 
 
 def as_numbers(state: State, table: Any) -> Any:
