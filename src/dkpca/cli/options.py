@@ -92,20 +92,16 @@ def takes_settings(
 
 def asked(own: Mapping[str, Any], single: Sequence[str], file: Path | None, names: Collection[str]) -> GivenSettings:
     """Put together what a file, --set and options say; the later wins."""
-    read = {} if file is None else storage.read_toml(file, "give a TOML file of settings")
-    split = [item.partition("=") for item in single]
-    for text, (name, separator, _) in zip(single, split, strict=True):
-        if not separator or name not in names:
-            raise InputError(f"--set {text!r}: write NAME=VALUE, with one of {', '.join(names)}")
-    strange = sorted(set(read) - set(names))
-    if strange:
-        raise InputError(f"{file}: unknown settings: {', '.join(strange)}; there are {', '.join(names)}")
-    options = {
-        name: value if not isinstance(value, str) else _value(value)
-        for name, value in own.items()
-        if value is not None and value != []
-    }
-    return GivenSettings(read | {name: _value(value) for name, _, value in split} | options)
+    found = {} if file is None else storage.read_toml(file, "give a TOML file of settings")
+    for text in single:
+        name, separator, said = text.partition("=")
+        if not separator:
+            raise InputError(f"--set {text!r}: write NAME=VALUE")
+        found[name] = value(said)
+    if strange := sorted(set(found) - set(names)):
+        raise InputError(f"unknown settings: {', '.join(strange)}; there are {', '.join(names)}")
+    options = {name: value(said) if isinstance(said, str) else said for name, said in own.items()}
+    return GivenSettings(found | {name: said for name, said in options.items() if said not in (None, [])})
 
 
 def _names(record: type[Any]) -> set[str]:
@@ -132,7 +128,7 @@ def _annotated(name: str, said: str | None = None) -> Any:
     ]
 
 
-def _value(text: str) -> Any:
+def value(text: str) -> Any:
     """Read a value as TOML has it, and anything else as text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
@@ -148,20 +144,17 @@ def _by_party(name: str, given: Any, parties: Sequence[str]) -> Any:
     everyone: list[Any] = []
     single: dict[str, Any] = {}
     for item in [part.strip() for text in given for part in text.split(",")]:
-        party, separator, value = item.partition("=")
-        if not separator:
-            everyone.append(_value(item))
-        elif party not in parties:
+        party, separator, said = item.rpartition("=")
+        if separator and party not in parties:
             raise InputError(f"{flag} {item!r}: {party!r} is not one of the parties {list(parties)}")
-        else:
-            single[party] = _value(value)
+        single |= {party: value(said)} if separator else {}
+        everyone += [] if separator else [value(said)]
     if len(everyone) > 1:
         raise InputError(f"{flag} gives {everyone} for all parties; give one value, and PARTY=VALUE for exceptions")
     if not single:
         return everyone[0]
-    others = dict.fromkeys(parties, everyone[0]) if everyone else {}
-    others = dict.fromkeys(parties, Fit().kernel) if name == "kernel" and not everyone else others
-    return others | single
+    others = everyone or ([Fit().kernel] if name == "kernel" else [])
+    return {party: other for other in others for party in parties} | single
 
 
 def rank_of(given: Any, components: Any) -> Any:

@@ -302,7 +302,7 @@ def packed_scores(scores: Matrix) -> dict[str, Any]:
 class DrawnSamples:
     """Samples of the page: those of the fit first, then the new ones."""
 
-    rows: Any  # (n_fitted_drawn,) of int, into the source
+    n_fitted: int
     names: Sequence[str]
     scores: Any  # (n_drawn, n_components)
     kinds: Any  # (n_drawn,) of FITTED, NEW, OUTSIDE, COMPLETED, NEW_COMPLETED
@@ -321,7 +321,7 @@ def drawn_samples(content: Content, most: int) -> DrawnSamples:
         scores.append(part.scores)
         kind = np.where(part.outside, OUTSIDE, np.where(part.completed, NEW_COMPLETED, NEW))
         kinds.append(np.broadcast_to(kind, len(part.names)).astype(np.uint8))
-    return DrawnSamples(rows, names, np.vstack(scores), np.concatenate(kinds))
+    return DrawnSamples(len(rows), names, np.vstack(scores), np.concatenate(kinds))
 
 
 def _completed(source: Source) -> Any:
@@ -338,7 +338,7 @@ def packed(content: Content, drawn: DrawnSamples) -> dict[str, Any]:
     columns = [] if content.labels is None else content.labels.columns(drawn.names)
     if content.new:  # which samples were fitted, and which batch the others came in
         batches = [name for source in content.new for name in [f"new: {source.title}"] * len(source.names)]
-        origin = ["of the fit"] * len(drawn.rows) + batches
+        origin = ["of the fit"] * drawn.n_fitted + batches
         columns.append(category_column("fit or new", origin, group="samples"))
     header: dict[str, Any] = {
         "count": len(drawn.names),
