@@ -145,7 +145,7 @@ def test_the_command_writes_them_into_the_plan(tmp_path):
         "--member",
         "lab",
     )
-    for given, said in (("maybe", "write true or false"), ("true --law sum", "product law")):
+    for given, said in (("maybe", "the plan: row_means"), ("true --law sum", "product law")):
         answer = in_process(*words, "--set", *f"row_means={given}".split(), cwd=tmp_path)
         assert answer.code != 0
         assert said in answer.err
