@@ -25,7 +25,6 @@ NOT_HERE = (
     "kernel", "gamma", "degree", "coef0", "rank", "precision", "protect", "projection", "audit", "standardize",
     "lacking", "n_jobs", "timeout",
 )  # fmt: skip
-REMEDY = "let the parties standardize their columns, or summarize with a smaller --gamma"
 
 Ids = Annotated[
     Path | None,
@@ -94,20 +93,20 @@ def read_names(ids: Path | None, id_column: str | None) -> tuple[list[str] | Non
     return table.ids(), table.reading.id_normalize
 
 
-def run_facts(run: Run, *, remedy: str = REMEDY) -> dict[str, object]:
+def run_facts(run: Run) -> dict[str, object]:
     """Return what a script wants to know of a run."""
     ratio = [float(value) for value in run.model.explained_variance_ratio]
     return {
         "out": str(run.path),
         **run.settings,
         "explained_variance_ratio": ratio,
-        "warnings": about_kernel(run.model, remedy=remedy),
+        "warnings": about_kernel(run.model),
         "certificate": run.model.certificate.to_dict(),
         "notes": list(run.notes),
     }
 
 
-def run_words(run: Run, *, naming: str = "--ids", remedy: str = REMEDY) -> list[str | Table]:
+def run_words(run: Run, *, naming: str = "--ids") -> list[str | Table]:
     """Return the run for a reader."""
     sent = run.settings["parties"]
     rows = [
@@ -118,7 +117,7 @@ def run_words(run: Run, *, naming: str = "--ids", remedy: str = REMEDY) -> list[
     title = f"{run.model.n_samples:,} samples, {run.model.n_components} components, {ratio:.1%} of the variance"
     lines: list[str | Table] = [table(title, ["party", "columns", "rank", "sent", "raw columns"], rows)]
     lines += run.model.certificate.short()
-    lines += [f"warning: {sentence}" for sentence in about_kernel(run.model, remedy=remedy)]
+    lines += [f"warning: {sentence}" for sentence in about_kernel(run.model)]
     lines += [f"note: {note}" for note in run.notes]
     if run.model.is_blind:
         return [*lines, f"wrote {run.path}; its rows are rotated samples, which only the parties can rotate back"]

@@ -16,7 +16,6 @@ from dkpca.exchange import processes
 
 PANEL = "On one machine"
 NOT_HERE = ("protect", "projection", "timeout")  # for these, see DKPCA and 'dkpca study'
-REMEDY = "use a smaller --gamma, such as scale, or standardize the columns (--standardize)"
 
 Tables = Annotated[
     list[str], typer.Argument(help="Tables, as NAME=FILE or FILE, or party.toml files.", metavar="[NAME=]FILE...")
@@ -64,8 +63,8 @@ def fit(
         raise InputError("--new: write NAME=FILE, with the name of a party of the fit, once for each party")
     with progress("fit"):
         run, notes = processes.fit(out, holdings, request, asked.compute, covariates=taken_out)
-    lines: list[str | Table] = [*(f"note: {note}" for note in notes), *run_words(run, naming="--id", remedy=REMEDY)]
-    facts = run_facts(run, remedy=REMEDY) | {"notes": notes}
+    lines: list[str | Table] = [*(f"note: {note}" for note in notes), *run_words(run, naming="--id")]
+    facts = run_facts(run) | {"notes": notes}
     if new_tables:
         placed, said = processes.place(run, new_tables, lacking, taken_out)
         facts["new"] = {"out": str(run.path / processes.NEW), "n_samples": len(placed.scores), "notes": said}
