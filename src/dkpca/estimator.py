@@ -22,7 +22,7 @@ from dkpca.errors import InputError, MissingPartyWarning, NotFittedError, warn
 from dkpca.exchange import in_process, protocols
 from dkpca.fusion import scoring
 from dkpca.fusion.covariates import Covariates
-from dkpca.fusion.diagnostics import about_kernel, about_new_samples, outside_at_center, remedy
+from dkpca.fusion.diagnostics import about_kernel, about_new_samples, outside_at_center
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array, namespace, to_numpy
 from dkpca.linalg.leading import Solver
@@ -112,7 +112,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         row, in the space of its kernel. "complete" regresses the row on the other parties; the certificate then
         refers to the table with these completed rows, and estimates their accuracy on held-out rows. New samples are
         treated the same way, and may lack a whole party. None refuses that too, except under the sum law: there the
-        party's addend is left out, and a `dkpca.errors.MissingPartyWarning` says how much variance it carried.
+        party's addend is left out, with a `dkpca.errors.MissingPartyWarning`; `party_shares_` says what it carried.
         With `protect`, only "drop" and "mean"; "mean" with masked sums needs the linear or a distance kernel.
     n_jobs : int, default=None
         Number of parties computed at the same time, with joblib. None: one, or as `joblib.parallel_config` says.
@@ -833,7 +833,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
 def _with_columns(model: Any, states: Mapping[str, State], columns: Any, settings: Fit) -> dict[str, State]:
     """States with their column names; warns about problems that affect the result."""
     if settings.protect != "blind":
-        warn(about_kernel(model, remedy=remedy(settings.standardize)))
+        warn(about_kernel(model))
     named = {name: replace(state, columns=columns.get(name)) for name, state in states.items()}
     warn(sentence for state in named.values() for sentence in about_columns(state))
     return named
