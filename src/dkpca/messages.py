@@ -113,7 +113,7 @@ class Seed(Message):
 
 @dataclass(frozen=True)
 class Shape(Message):
-    """Size of a table, for the fit or for a batch of new samples."""
+    """How many rows and columns a table has, and a fingerprint of its ids, which confirms a guess of all of them."""
 
     party: PartyName
     n_samples: Count
@@ -139,7 +139,7 @@ class Reveal(Message):
 
 @dataclass(frozen=True)
 class Statistics(Message):
-    """Three numbers from which the center derives gamma. Sent only when gamma is not given."""
+    """Size of a table, and how far apart its rows are on average, from which the center derives gamma."""
 
     party: PartyName
     n_samples: Count
@@ -231,7 +231,7 @@ class Summary(Message):
 
 @dataclass(frozen=True)
 class Rows(Message):
-    """New samples as rows of the party's factor.
+    """New samples as rows of the party's factor: how similar each looks to every training sample.
 
     Attributes
     ----------
@@ -272,6 +272,8 @@ class Rows(Message):
 class Partials(Message):
     """New samples by the paper's method: squared distances or inner products to every training sample.
 
+    With more new samples than columns, these tell the whole table of the fit up to a rotation.
+
     Attributes
     ----------
     party : str
@@ -306,7 +308,7 @@ class Partials(Message):
 
 @dataclass(frozen=True)
 class SampleTokens(Message):
-    """Keyed hashes of a party's sample ids; the center does not know the key. Sent only to match samples."""
+    """Keyed hashes of a party's sample ids, which only those who have the parties' key can test guesses of."""
 
     party: PartyName
     tokens: Tokens
@@ -342,7 +344,7 @@ class CommonTokens(Message):
 
 @dataclass(frozen=True)
 class Scores(Message):
-    """The center's result for the parties: scores of the samples, and the share of the variance that they capture."""
+    """The center's result: where samples lie among the components, and if agreed, how similar each is on average."""
 
     n_parties: Count
     kernel: Kernel | None  # of all parties; None if each has its own, which the others must not learn
@@ -377,7 +379,7 @@ class AuditRequest(Message):
 
 @dataclass(frozen=True)
 class AuditRows(Message):
-    """Exact kernel values of a party between the audited samples and all samples of the fit."""
+    """True kernel values of audited samples with all: with more rows than columns, the table up to a rotation."""
 
     party: PartyName
     summary_id: Fingerprint  # of the summary that is audited
