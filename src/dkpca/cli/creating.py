@@ -24,7 +24,6 @@ OF_PLAN = {
     "batch_samples": "Minimum number of samples in a batch (default: that of the study)",
     "result_to": "Members that get the result, separated by commas",
     "covariates": "Columns of a party whose effect is removed from the components, such as clinic:batch,age",
-    "row_means": "true: send parties the row means of the fused kernel, from which they compute importance.csv",
 }
 
 
@@ -56,7 +55,6 @@ def study_create(
     # Samples that a party lacks are dropped unless the plan says otherwise, as in the other commands.
     settings = asked.fit(parties, lacking=given.get("lacking", "drop"))
     about: dict[str, Any] = {"align": align, "samples": samples, "batches": batches}
-    about |= {"row_means": _flag(given.get("row_means", False))}
     about |= {"ends": _day(ends)} if ends else {}
     about |= {"gamma": _bounds(given["gamma_bounds"])} if "gamma_bounds" in given else {}
     about |= {"batch_samples": int(given.get("batch_samples", samples if batches else 0))}
@@ -65,19 +63,13 @@ def study_create(
         owner, _, columns = str(given["covariates"]).partition(":")
         about |= {"covariates": {owner.lower(): o.column_names([columns])}}
     taken_out = about.get("covariates", {})
-    terms = Terms("", align=align, taken_out=taken_out, row_means=about["row_means"], study=True)
+    terms = Terms("", align=align, taken_out=taken_out, study=True)
     check_terms(parties, settings, terms)
     with place(folder) as there:
         fit = tomllib.loads(to_toml(settings))
         here = founding.found(there, Memory(own), name.lower(), parties, fit, **about)
     print(f"Study created. Read the plan in {folder}/{here.plan.center}/{here.file}; then each party joins:")
     print(f"  dkpca study join {folder} --as DIR --table TABLE --id COLUMN")
-
-
-def _flag(given: Any) -> bool:
-    if not isinstance(given, bool):
-        raise InputError(f"row_means is {given!r}; write true or false")
-    return given
 
 
 def _day(text: str) -> datetime.date:

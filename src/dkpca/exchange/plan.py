@@ -21,7 +21,7 @@ from dkpca.exchange.folder import MOST_FILES, check_name
 from dkpca.exchange.identity import Secrets, check_keys, sha256
 from dkpca.wording import DEEPEST, TOO_DEEP, OutsizeError, as_toml, deeper, printable, toml_values
 
-VERSION = 1
+VERSION = 2
 DAYS = 90  # that a study lasts by default
 NO_QUESTION = "0" * 64
 MOST_MEMBERS = 200
@@ -87,7 +87,6 @@ class Plan:
     batches: Annotated[int, _whole(0, 1000)] = 0  # of new samples
     batch_samples: Annotated[int, _whole(0)] = 0  # fewest of a batch
     covariates: Annotated[Mapping[str, tuple[str, ...]], _is_columns] = field(default_factory=dict)  # by their owner
-    row_means: Annotated[bool, lambda value: isinstance(value, bool)] = False  # of the fused matrix, for the parties
     fit: Annotated[Mapping[str, Any], lambda value: isinstance(value, dict)]  # settings, by their names
 
     @property
@@ -271,8 +270,6 @@ def read_plan(raw: bytes) -> Plan:
         raise InputError("the plan: batches of new samples need the result at all parties; name them in result_to")
     if not set(plan.covariates) <= set(plan.parties):
         raise InputError("the plan: covariates are columns of a party's table; name one of the parties")
-    if plan.covariates and plan.row_means:
-        raise InputError("the plan: row means do not apply to a kernel without its covariates")
     if plan.batches and plan.batch_samples < 2:
         raise InputError("the plan: a batch of one sample would single it out; batch_samples must be at least 2")
     return plan

@@ -59,7 +59,6 @@ def terms_of(member: Membership) -> Terms:
         fewest_samples=plan.samples,
         gammas=plan.gamma,
         taken_out=plan.covariates,
-        row_means=plan.row_means,
         study=True,
     )
 
@@ -82,9 +81,7 @@ def at_center(member: Membership, fit: Fit, folder: Path) -> list[str]:
             break
         scores = replay(member, protocols.place(plan.parties, fit, model, batch, terms))
         write_result(folder / batch, None, to_numpy(scores), {})
-    unsent = plan.row_means and model.solver.startswith("landmark")
-    said = "no row means were sent, which the plan asks for: the landmark solver computes few entries of the matrix"
-    return [model.certificate.verdict(), *([said] if unsent else [])]
+    return [model.certificate.verdict()]
 
 
 def _write_settings(
@@ -270,12 +267,12 @@ class PartySide:
 
     def _fits(self, told: q.ResultGiven) -> bool:
         """Whether a result has a row for each sample, slopes for a blind owner of covariates, and no huge numbers."""
-        scores, means, slopes = told.scores.scores, told.scores.row_means, told.slopes
+        scores, slopes = told.scores.scores, told.slopes
         owns = self.fit.protect == "blind" and self.table.covariates and not told.batch
         n_slopes = self._covariates("", self.party.order).shape[1] if owns else 0
         if slopes is not None and slopes.shape != (n_slopes, scores.shape[1]):
             return False
-        numbers = [told.weight, *(each.decode() for each in (scores, means, slopes) if each is not None)]
+        numbers = [told.weight, *(each.decode() for each in (scores, slopes) if each is not None)]
         with np.errstate(over="ignore"):
             small = all(np.isfinite(np.sum(np.square(each))) for each in numbers)
         return small and scores.shape[0] == self._n_told(told.batch)
@@ -290,7 +287,7 @@ class PartySide:
         n = self._n_told(batch)
         wanted = self.fit.n_components or 0  # below 1 a share of the variance
         components = int(wanted) if wanted >= 1 else n
-        return q.HEADER + 8 * n * (2 * components + 1)  # scores, slopes of covariates, and row means
+        return q.HEADER + 8 * n * 2 * components  # scores, slopes of covariates
 
     def _n_told(self, batch: str) -> int:
         """Samples of a result: in the open those of this party, else all."""
@@ -480,25 +477,20 @@ class PartySide:
 
     def _write_drives(self, folder: Path, told: q.ResultGiven) -> None:
         """Keep how much each own column drives each component, if the law and the result say enough for that."""
-        path, result, means = folder / DRIVES, told.scores, told.scores.row_means
-        if self.plan.row_means and means is None:
-            self.notes.append(f"{self.plan.center} used landmarks and sent no row means, so there is no {DRIVES}")
+        path, result = folder / DRIVES, told.scores
         adds = self.fit.law == "sum" or protocols.unscaled(self.fit, self.member.name).adds_up
-        known = (means is not None or adds) and "" not in self.party.union
-        if path.exists() or not known or result.scores.shape[0] > MOST_DRIVEN:
+        if path.exists() or not adds or "" in self.party.union or result.scores.shape[0] > MOST_DRIVEN:
             return
         self._rebuild((q.SummaryWanted, q.SumsWanted))
         state = self.party.state
         assert state is not None
         kernel = state.kernel if self.fit.protect != "sums" or result.kernel is None else result.kernel
         X = np.asarray(to_numpy(state.measured(self.party.table(kernel.columns_are))))
-        scores = np.asarray(self._turned_back(result))
-        given = None if means is None else np.asarray(means.decode())
         with np.errstate(over="ignore", invalid="ignore"):
-            found = at_party(kernel, self.table.columns, X, scores, given, result.residual)
+            found = at_party(kernel, self.table.columns, X, np.asarray(self._turned_back(result)))
             found = None if found is None else replace(found, values=told.weight * found.values)
         if found is not None:
-            if not np.isfinite([found.values, found.errors]).all():  # by the residual or the weight
+            if not np.isfinite(found.values).all():  # by the weight
                 self.member.refuse("result", "question")
             write(path, found.to_csv())
 

@@ -114,7 +114,6 @@ class RBF(OfDistance):
     """
 
     name: ClassVar[str] = "rbf"
-    driven_by_means: ClassVar[bool] = True
 
     def origin(self, X: Array) -> Array:
         return best_origin(X, self.gamma)
