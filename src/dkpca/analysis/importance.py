@@ -44,24 +44,26 @@ def derivatives(model: FusedModel, states: Mapping[str, PartyState], tables: Map
     Widths and weights stay as they are. Components of near-equal eigenvalues share the mean of theirs.
     """
     V, values = np.asarray(to_numpy(model.eigenvectors), dtype=float), to_numpy(model.eigenvalues).astype(float)
-    together = _groups(values)
-    found = {}
+    together, found = _groups(values), {}
+    sent = [as_received(summary.factor, "float64") for summary in model.summaries.values()]
     for name, table in tables.items():
         kernel, X = states[name].kernel, np.asarray(to_numpy(states[name].measured(table)), dtype=float)
-        K = _matrix(model, kernel, X)
+        # The uncentered matrix that the columns are in: the party's own under the sum law, else the fused one.
+        adds = model.law.scores_add
+        K = KernelGram(kernel, X) if adds else FusedGram(model.law, sent)
         own = kernel.slopes(partial(_times, K), X, V)
-        if own is None or not (model.law.scores_add or kernel.unit_diagonal):
+        if own is None or not (adds or kernel.unit_diagonal):
             raise InputError(
                 f"party {name!r}: derivatives are for the rbf kernel, and for the linear one under the sum law, not "
                 f"for {kernel.name}; use column_association"
             )
-        found[name] = (model.weights[name] if model.law.scores_add else 1.0) * own @ together
+        found[name] = (model.weights[name] if adds else 1.0) * own @ together
     return found
 
 
 @dataclass(frozen=True)
 class Drives:
-    """How much each eigenvalue grows when a column is stretched, and bounds on how far that is off."""
+    """How much each eigenvalue grows when a column is stretched, and bounds on how far that is off; by CSV."""
 
     columns: tuple[str, ...]
     values: Matrix  # (n_columns, n_components): by the logarithm of the column's scale
@@ -86,30 +88,25 @@ class Drives:
 def at_party(
     kernel: Kernel, columns: Sequence[str], X: Matrix, scores: Matrix, means: Matrix | None, residual: float
 ) -> Drives | None:
-    """Derivatives of a party's columns from what it has and was told; None if its kernel has none.
+    """Derivatives of a party's columns from its result (`dkpca.messages.Scores`); None if its kernel has none.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        The party's.
-    columns, X : sequence of str, array of shape (n_samples, n_columns)
-        Its columns as the kernel takes them.
-    scores, means, residual
-        As in the result that the party received (`dkpca.messages.Scores`). Without row means the law is the sum, and
-        the party's own matrix says all.
+    Without row means the law is the sum, and the party's own matrix says all.
     """
-    if means is not None and kernel.driven_by_means:
-        return Drives(tuple(columns), *_from_means(cast(RBF, kernel), X, scores, means, residual))
-    if means is not None:
+    values = np.sum(scores**2, axis=0)
+    V, together = scores / np.sqrt(np.where(values > 0, values, 1.0)), _groups(values)
+    if means is None:
+        own = kernel.slopes(partial(_times, KernelGram(kernel, X)), X, V)
+        return None if own is None else Drives(tuple(columns), np.asarray(own @ together), np.zeros(own.shape))
+    if not kernel.driven_by_means:
         return None
-    V, values = _components(scores)
-    own = kernel.slopes(partial(_times, KernelGram(kernel, X)), X, V)
-    return None if own is None else Drives(tuple(columns), np.asarray(own @ _groups(values)), np.zeros(own.shape))
+    found, errors = _from_means(cast(RBF, kernel), X, V, values, means, residual)
+    return Drives(tuple(columns), found @ together, errors @ together)
 
 
-def _from_means(kernel: RBF, X: Matrix, scores: Matrix, means: Matrix, residual: float) -> tuple[Matrix, Matrix]:
+def _from_means(
+    kernel: RBF, X: Matrix, V: Matrix, values: Any, means: Matrix, residual: float
+) -> tuple[Matrix, Matrix]:
     """Derivatives under the product law from components and row means, and bounds on their errors."""
-    V, values = _components(scores)
     X, m = X - X.mean(axis=0), means.reshape(-1, 1)
     n, D = V.shape
     # E is taken for tau (I - 11'/n - VV'), which has its trace: that of H L H, n (1 - mean(m)), less the components'.
@@ -132,25 +129,11 @@ def _from_means(kernel: RBF, X: Matrix, scores: Matrix, means: Matrix, residual:
         W = V[:, d : d + 1] * X
         held, stretched = np.sum(beyond(W) ** 2, axis=0), np.linalg.norm(W * X, axis=0) + 2.0 * np.sum(W**2, axis=0)
         error[:, d] = 4.0 * kernel.gamma * (max(tau, least - tau) * held + residual * stretched)
-    together = _groups(values)
-    return found @ together, error @ together
-
-
-def _components(scores: Matrix) -> tuple[Matrix, Any]:
-    """Eigenvectors and eigenvalues from scores."""
-    values = np.sum(scores**2, axis=0)
-    return scores / np.sqrt(np.where(values > 0, values, 1.0)), values
+    return found, error
 
 
 def _times(K: Gram, block: Matrix) -> Matrix:
     return np.asarray(to_numpy(K @ sent_to(np.ascontiguousarray(block), K.reference)))
-
-
-def _matrix(model: FusedModel, kernel: Kernel, X: Matrix) -> Gram:
-    """The uncentered matrix that a party's columns are in: its own under the sum law, else the fused one."""
-    if model.law.scores_add:
-        return KernelGram(kernel, X)
-    return FusedGram(model.law, [as_received(summary.factor, "float64") for summary in model.summaries.values()])
 
 
 def _groups(values: Any) -> Matrix:

@@ -5,7 +5,7 @@ without the outcome. Survival is by lifelines (`pip install 'dkpca[outcomes]'`).
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -74,7 +74,7 @@ class Outcomes:
     associations: tuple[Association, ...]
     clusters: Clusters | None = None
     survival: Survival | None = None
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
 
 def outcomes(
@@ -86,22 +86,10 @@ def outcomes(
     clusters: Clusters | None = None,
     samples: str = "samples of the fit",
 ) -> Outcomes:
-    """Compare scores with columns of labels, one value for each sample.
+    """Compare scores with columns of labels, one value for each sample; missing values are left out.
 
-    Parameters
-    ----------
-    scores : array of shape (n_samples, n_components)
-        Where the samples are.
-    labels : mapping of str to sequence
-        Numbers, or classes; missing values are left out.
-    survival : (str, str), optional
-        Names of the columns with the time and with whether the event was seen.
-    in_fit : collection of str
-        Columns that the fit was made of: a label of that name is associated with the components by construction.
-    clusters : Clusters, optional
-        Those of the fit, for new samples; else they are found here.
-    samples : str
-        Which samples these are, in words.
+    `survival` names the columns with the time and whether the event was seen; `in_fit` the columns that the fit was
+    made of; `clusters` are those of the fit, for new samples.
     """
     scores = np.asarray(scores, dtype=float)
     for name in survival or ():
@@ -140,7 +128,7 @@ def _by_numbers(scores: Numbers, numbers: Any) -> list[tuple[str, float, float]]
     there = np.isfinite(numbers)
     if there.sum() < LEAST_SAMPLES:
         return []
-    tests = [scipy.stats.spearmanr(column[there], numbers[there]) for column in scores.T]
+    tests = (scipy.stats.spearmanr(column[there], numbers[there]) for column in scores.T)
     return [("Spearman", float(test.statistic), float(test.pvalue)) for test in tests]
 
 
@@ -150,8 +138,8 @@ def _by_classes(scores: Numbers, values: Any) -> list[tuple[str, float, float]]:
     count = int(sum(own.sum() for own in members))
     if len(members) < 2 or count < LEAST_SAMPLES:
         return []
-    tested = [scipy.stats.kruskal(*(column[own] for own in members)) for column in scores.T]
-    return [("Kruskal-Wallis", float(test.statistic) / (count - 1), float(test.pvalue)) for test in tested]
+    tests = (scipy.stats.kruskal(*(column[own] for own in members)) for column in scores.T)
+    return [("Kruskal-Wallis", float(test.statistic) / (count - 1), float(test.pvalue)) for test in tests]
 
 
 def find_clusters(scores: Numbers) -> Clusters:
@@ -172,7 +160,12 @@ def find_clusters(scores: Numbers) -> Clusters:
 
 def survive(scores: Numbers, clusters: Clusters | None, time: Any, event: Any) -> Survival:
     """Survival by cluster and by component; where events are too few, a sentence and no number."""
-    lifelines = _lifelines()
+    try:
+        import lifelines
+        import lifelines.statistics
+        import pandas as pd
+    except ModuleNotFoundError as error:
+        raise InputError("survival needs lifelines; install it with pip install 'dkpca[outcomes]'") from error
     if time is None or event is None:
         raise InputError("survival needs a column of times and one of events (0 or 1), as numbers")
     there = np.isfinite(time) & np.isfinite(event)
@@ -181,9 +174,8 @@ def survive(scores: Numbers, clusters: Clusters | None, time: Any, event: Any) -
     scores, time, event = scores[there], time[there], event[there]
     events, notes = int(event.sum()), [] if there.all() else [f"{int((~there).sum())} samples have no time or event"]
     if events < LEAST_EVENTS:
-        return Survival(
-            {}, None, {}, (*notes, f"{events} events are too few to compare survival: it needs {LEAST_EVENTS}")
-        )
+        notes.append(f"{events} events are too few to compare survival: it needs {LEAST_EVENTS}")
+        return Survival({}, None, {}, tuple(notes))
     curves, p = {}, None
     if clusters is not None:
         groups = clusters.of(scores)
@@ -193,36 +185,20 @@ def survive(scores: Numbers, clusters: Clusters | None, time: Any, event: Any) -
             curves[f"cluster {group}"] = (curve.index.tolist(), curve.iloc[:, 0].tolist())
         if len(curves) > 1:
             p = float(lifelines.statistics.multivariate_logrank_test(time, groups, event).p_value)
-    hazards, said = _cox(lifelines, scores, time, event, events)
-    return Survival(curves, p, hazards, (*notes, *said))
-
-
-def _cox(
-    lifelines: Any, scores: Numbers, time: Any, event: Any, events: int
-) -> tuple[dict[str, tuple[float, float, float]], list[str]]:
-    """Cox regression on as many components as the events allow, in units of their deviations."""
-    import pandas as pd
-
+    # Cox regression on as many components as the events allow, in units of their deviations.
     count = min(scores.shape[1], events // LEAST_EVENTS)
-    names = [f"component {d + 1}" for d in range(count)]
-    frame = pd.DataFrame(scores[:, :count] / scores[:, :count].std(axis=0), columns=names)
-    frame["time"], frame["event"] = time, event
-    model = lifelines.CoxPHFitter().fit(frame, "time", "event")
-    corrected = holm(model.summary["p"].tolist())
-    hazards = {
-        name: (float(model.hazard_ratios_[name]), float(model.summary["p"][name]), own)
-        for name, own in zip(names, corrected, strict=True)
-    }
-    notes = []
     if count < scores.shape[1]:
         notes.append(f"Cox regression on the first {count} components: {events} events allow no more")
-    proportional = lifelines.statistics.proportional_hazard_test(model, frame, time_transform="rank")
-    doubtful = [
-        name for name, p in zip(names, holm(list(np.atleast_1d(proportional.p_value))), strict=True) if p < 0.05
-    ]
+    names = [f"component {d + 1}" for d in range(count)]
+    frame = pd.DataFrame(scores[:, :count] / scores[:, :count].std(axis=0), columns=names)
+    model = lifelines.CoxPHFitter().fit(frame.assign(time=time, event=event), "time", "event")
+    ratios, ps = model.hazard_ratios_[names].tolist(), model.summary["p"][names].tolist()
+    hazards = dict(zip(names, zip(ratios, ps, holm(ps), strict=True), strict=True))
+    tested = lifelines.statistics.proportional_hazard_test(model, frame.assign(time=time, event=event), "rank")
+    doubtful = [name for name, p in zip(names, holm(list(np.atleast_1d(tested.p_value))), strict=True) if p < 0.05]
     if doubtful:
         notes.append(f"hazards are not proportional for {', '.join(doubtful)}: their ratios are averages over time")
-    return hazards, notes
+    return Survival(curves, p, hazards, tuple(notes))
 
 
 def words(found: Outcomes) -> list[str]:
@@ -256,12 +232,3 @@ def as_numbers(values: Any) -> Any:
         return np.array([np.nan if v is None else float(v) for v in list(values)])
     except (TypeError, ValueError):
         return None
-
-
-def _lifelines() -> Any:
-    try:
-        import lifelines
-        import lifelines.statistics
-    except ModuleNotFoundError as error:
-        raise InputError("survival needs lifelines; install it with pip install 'dkpca[outcomes]'") from error
-    return lifelines
