@@ -63,7 +63,7 @@ def test_without_the_private_states_transform_says_what_to_do(fused):
         DKPCA.load(fused.path / "saved").transform(numbers(7))
 
 
-@pytest.mark.parametrize("kind", ["polars", "pandas", "files", "saved"])
+@pytest.mark.parametrize("kind", ["polars", "pandas", "saved"])
 def test_with_them_new_tables_are_prepared_as_the_fit_prepared_its_own(fitted, kind):
     new = numbers(7, seed=5)
     tables = {o: frame(X, people(7)) for o, X in new.items()}
@@ -73,10 +73,6 @@ def test_with_them_new_tables_are_prepared_as_the_fit_prepared_its_own(fitted, k
     )
     if kind == "pandas":
         tables = {o: pd.DataFrame(t.to_dict(as_series=False)).set_index("person") for o, t in tables.items()}
-    if kind == "files":
-        for owner, table in tables.items():
-            table.write_csv(fitted.path / f"{owner}.new.csv")
-        tables = {owner: fitted.path / f"{owner}.new.csv" for owner in OWNERS}
     if kind == "saved":
         run.save(fitted.path / "saved")
         run = DKPCA.load(fitted.path / "saved")
@@ -163,14 +159,3 @@ class TestARunThatIsFittedAgain:
         stated = storage.read_json(fitted.path / "run/new/settings.json")
         assert stated["lacking"][names[0]]
         assert "true" in (fitted.path / "run/new/embedding.csv").read_text()
-
-    def test_new_rows_in_files_are_matched_by_the_ids_of_the_fit(self, fitted):
-        names = sorted(path.stem for path in (fitted.path / "run/private").iterdir())
-        files = {name: fitted.path / f"{name}.csv" for name in names}
-        model = DKPCA.from_run(fitted.path / "run")
-        assert model.transform(files).shape == (model.model_.n_samples, 3)
-        turned = fitted.path / "turned.csv"
-        lines = files[names[0]].read_text().splitlines(keepends=True)
-        turned.write_text("".join([lines[0], *reversed(lines[1:])]))
-        with pytest.raises(InputError, match="pass all tables in the same order"):
-            model.transform(files | {names[0]: turned})

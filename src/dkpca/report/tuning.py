@@ -24,7 +24,7 @@ from dkpca.estimator import DKPCA
 from dkpca.kernels import family
 from dkpca.linalg.arrays import to_numpy
 from dkpca.settings import check_value, whole
-from dkpca.tables.inputs import Tables, by_party, is_source, matched, rows_of_samples
+from dkpca.tables.inputs import Tables, by_party, matched, rows_of_samples
 
 FACTORS = (1 / 64, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0)  # of the usual width
 TABLES = {"widths": "gamma", "components": "components", "weights": "weights"}  # of what was tried
@@ -201,9 +201,6 @@ class _Trial:
         if any(family(kernel).columns_are == "samples" for kernel in _named_kernels(model)):
             raise InputError("a kernel matrix that is computed already has no width to choose; tune needs columns")
         given = by_party(X)
-        elsewhere = [name for name, table in (given or {}).items() if is_source(table)]
-        if elsewhere:
-            raise InputError(f"the tables of {elsewhere} are opened elsewhere; tune needs the tables themselves")
         notes: list[str] = []
         if given is not None and model.lacking is not None:
             found = matched(given, lacking="drop")
