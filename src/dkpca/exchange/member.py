@@ -116,10 +116,9 @@ class Membership:
         """Write one step of this member: recorded in DIR first, then in the ledger, then in the folder."""
         if self.sent(step, question) is None:
             if self.has(self.name, step):
-                raise ProtectionError(
-                    f"{self._place(self.name, step)}: this member's own folder has no record of this file: it was "
-                    "restored from an older copy, or is used twice, or someone else wrote the file"
-                )
+                why = "it was restored from an older copy, or is used twice, or someone else wrote the file"
+                where = self._place(self.name, step)
+                raise ProtectionError(f"{where}: this member's own folder has no record of this file: {why}")
             about = sealed.Header(kind, self.agreement, step, self.name, question, {})
             path = self.memory.path / "sent" / step
             keys = {name: member.sealing for name, member in self.study.members.items()}
@@ -150,9 +149,9 @@ class Membership:
         with self.folder.opened(self._where(self.name, step)) as found, path.open("rb") as ours:
             start = min(part.offset for part in header.parts.values())
             if found is None or found[1] > path.stat().st_size or found[0].read(start) != ours.read(start):
+                replaced = "another file has replaced the one that this member wrote"
                 raise ProtectionError(
-                    f"{self._place(self.name, step)}: another file has replaced the one that this member wrote; "
-                    "ask the folder's host to remove it"
+                    f"{self._place(self.name, step)}: {replaced}; ask the folder's host to remove it"
                 )
 
     def receive(

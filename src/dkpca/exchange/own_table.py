@@ -111,10 +111,8 @@ def load(folder: Path, columns_are: str, covariates: Sequence[str] = ()) -> OwnT
     X, preparation = numbers_for(table, reading, columns_are)
     sources = {column.source for column in preparation.columns}
     if not set(covariates) <= sources or (covariates and columns_are != "quantities"):
-        raise InputError(
-            f"{file.table}: the plan takes out {some(covariates)}, but these are not columns of numbers or "
-            "categories as this party's kernel reads them; see the key 'text' in party.toml"
-        )
+        what = "not columns of numbers or categories as this party's kernel reads them; see 'text' in party.toml"
+        raise InputError(f"{file.table}: the plan takes out {some(covariates)}, but these are {what}")
     apart = [n for n, c in zip(preparation.names, preparation.columns, strict=True) if c.source in covariates]
     return OwnTable(X, table.ids, table.keys, preparation).without(apart)
 
