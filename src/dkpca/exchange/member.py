@@ -157,11 +157,8 @@ class Membership:
     def receive(
         self, writer: str, step: str, *parts: str, at_most: int, question: str = NO_QUESTION, kind: str = "answer"
     ) -> Path:
-        """Return a file in DIR with what another member wrote for this one, or raise `WaitingError`.
-
-        Of several parts it is the first that is there. What was opened once counts, whatever the folder shows later.
-        """
-        for part in parts:
+        """Return a file in DIR with the first of these parts that another member wrote, or raise `WaitingError`."""
+        for part in parts:  # what was opened once counts, whatever the folder shows later
             if self._opened(writer, step, part).exists():
                 return self._opened(writer, step, part)
         if not self.has(writer, step):

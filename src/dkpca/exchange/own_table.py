@@ -77,10 +77,7 @@ class OwnTable:
 
 
 def describe(folder: Path, table: Path, id_column: str | None, name: str, *, by_ids: bool) -> None:
-    """Write party.toml with what was understood of a table, or of the one that another party.toml describes.
-
-    One that is there already stays. `by_ids`: the plan needs an id column.
-    """
+    """Write party.toml for a table, or for the one that another party.toml describes; one that is there stays."""
     path, how = folder / PARTY_FILE, Reading()
     if table.suffix == ".toml":
         given = party_file.read(table)

@@ -186,10 +186,7 @@ class Case:
 
     @cached_property
     def rows(self) -> Matrix:
-        """Rows that are attacked: fewer where many parties or columns are put in the others' place.
-
-        They follow from the samples' names, so that a table with a row more is attacked at the same samples.
-        """
+        """Rows that are attacked, fewer beside many others: by their names, so that a row more changes few."""
         fitting = min(MOST_ROWS // len(self.plan.parties), MANY_NUMBERS // max(1, sum(self.columns.values())))
         return np.sort(self._drawn[: min(recovery.MOST_ROWS, max(FEWEST_ROWS, fitting))])
 
@@ -235,20 +232,16 @@ class Case:
         return "another study of these samples" * any(self.shares(about) for about, _ in self.before)
 
     def shares(self, about: Mapping[str, Any], table: OwnTable | None = None) -> bool:
-        """Whether another study may have had one of these samples, by their names or by their rows.
-
-        Names say nothing where an earlier version kept none, where rows match by position, or in another id column.
-        """
+        """Whether another study may have had one of these samples, by their names or by their rows."""
+        # Names say nothing where an earlier version kept none, where rows match by position, or in another id column.
         now = _named(table or self.table)
         if None in (about.get(key) for key in now) or about["named_by"] != now["named_by"]:
             return True
         return any(not set(now[key]).isdisjoint(about[key]) for key in ("samples", "rows"))
 
     def summed_otherwise(self, table: OwnTable) -> int:
-        """Count the studies of some of these samples that together with this one tell one party's part of them.
-
-        Two sums with other parties or columns do; so does a sum beside what some of its parties send openly.
-        """
+        """Count the studies of some of these samples that together with this one tell one party's part of them."""
+        # Two sums with other parties or columns do; so does a sum beside what some of its parties send openly.
         found, own, now = 0, sorted([*self.table.columns, *self.in_the_clear]), set(self.roster.items())
         for about, _ in self.before:
             then, was_hidden = set((about.get("roster") or {}).items()), about["protect"] != "none"
@@ -573,10 +566,8 @@ def _rehearsed(case: Case) -> tuple[Heard, FusedModel, Any, dict[str, Matrix]]:
 
 
 def _independent(kernel: Kernel, Z: Matrix, own: Matrix) -> Matrix:
-    """Columns that have nothing to do with anybody's, as the kernel of their party takes them.
-
-    Their spread is 1, or that of the party's own columns if it is smaller: beside larger ones its own would vanish.
-    """
+    """Columns that have nothing to do with anybody's, as the kernel of their party takes them."""
+    # Their spread is 1, or that of the party's own columns if it is smaller: beside larger ones its own would vanish.
     if kernel.columns_are == "samples":
         return np.asarray(Z @ Z.T)
     if kernel.columns_are == "categories":
