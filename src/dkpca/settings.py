@@ -349,7 +349,7 @@ def _check_together(fit: Fit) -> None:
     if fit.lacking == "complete":
         raise InputError(
             f"lacking='complete' regresses a party's rows on those of the others, and under protect={protect!r} "
-            "the center sees no party's rows; use lacking='mean' or 'drop'"
+            "the center sees no party's rows; use lacking='drop'"
         )
     if protect == "blind":
         if any(isinstance(part, rank.Recovery) for part in fit.rank_rule.parts()):
@@ -358,12 +358,10 @@ def _check_together(fit: Fit) -> None:
                 "n_components, or use protect='none'"
             )
         return
-    if fit.lacking == "mean" and not all(
-        k.name == "linear" or (k.unit_diagonal and k.has_width) for k in fit.families()
-    ):
+    if fit.lacking == "mean":
         raise InputError(
-            "lacking='mean' with protect='sums' works only with the linear kernel and distance-based kernels such "
-            "as rbf; use protect='blind', or lacking='drop'"
+            "lacking='mean' with protect='sums' would show one party's numbers for each sample that the others lack; "
+            "use lacking='drop', or protect='blind'"
         )
     if fit.precision not in ("float32", "float64"):
         raise InputError(f"protect='sums' adds numbers of precision='float32' or 'float64', not {fit.precision!r}")

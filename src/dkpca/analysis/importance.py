@@ -7,9 +7,7 @@ changes the eigenvalue by e times
     RBF      -4 gamma [sum_a x_a^2 v_a (K v)_a - (v o x)' K (v o x)]
     linear    2 (x'v)^2
 
-since squared distances of the column enter exp(-gamma d). Values are signed. Under the product law a party that has
-only the result knows K = V Lambda V' + 1 m' + m 1' - mean(m) 11' + E, with m the row means. E is orthogonal to the
-ones vector and the components, and 0 <= E <= lambda_D bounds what they do not hold.
+since squared distances of the column enter exp(-gamma d). Values are signed. Under the product law no party has K.
 
 Beside it, for every kernel, the distance correlation of column and score (Szekely, Rizzo, Bakirov 2007), which is
 zero only if they are independent.
@@ -20,13 +18,13 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from dkpca.errors import InputError
 from dkpca.fusion.fused_model import FusedModel
-from dkpca.kernels import RBF, Kernel
+from dkpca.kernels import Kernel
 from dkpca.kernels.grams import FusedGram, KernelGram
 from dkpca.linalg.arrays import sent_to, to_numpy
 from dkpca.linalg.gram import Gram
@@ -85,51 +83,17 @@ class Drives:
         return cls(tuple(row[0] for row in rows), values, errors)
 
 
-def at_party(
-    kernel: Kernel, columns: Sequence[str], X: Matrix, scores: Matrix, means: Matrix | None, residual: float
-) -> Drives | None:
-    """Derivatives of a party's columns from its result (`dkpca.messages.Scores`); None if its kernel has none.
+def at_party(kernel: Kernel, columns: Sequence[str], X: Matrix, scores: Matrix) -> Drives | None:
+    """Derivatives of a party's columns under the sum law, from its own matrix; None if its kernel has none."""
+    V, values = _components(scores)
+    own = kernel.slopes(partial(_times, KernelGram(kernel, X)), X, V)
+    return None if own is None else Drives(tuple(columns), np.asarray(own @ _groups(values)), np.zeros(own.shape))
 
-    Without row means the law is the sum, and the party's own matrix says all.
-    """
+
+def _components(scores: Matrix) -> tuple[Matrix, Any]:
+    """Eigenvectors and eigenvalues from scores."""
     values = np.sum(scores**2, axis=0)
-    V, together = scores / np.sqrt(np.where(values > 0, values, 1.0)), _groups(values)
-    if means is None:
-        own = kernel.slopes(partial(_times, KernelGram(kernel, X)), X, V)
-        return None if own is None else Drives(tuple(columns), np.asarray(own @ together), np.zeros(own.shape))
-    if not kernel.driven_by_means:
-        return None
-    found, errors = _from_means(cast(RBF, kernel), X, V, values, means, residual)
-    return Drives(tuple(columns), found @ together, errors @ together)
-
-
-def _from_means(
-    kernel: RBF, X: Matrix, V: Matrix, values: Any, means: Matrix, residual: float
-) -> tuple[Matrix, Matrix]:
-    """Derivatives under the product law from components and row means, and bounds on their errors."""
-    X, m = X - X.mean(axis=0), means.reshape(-1, 1)
-    n, D = V.shape
-    # E is taken for tau (I - 11'/n - VV'), which has its trace: that of H L H, n (1 - mean(m)), less the components'.
-    least = float(values[-1])
-    tau = min(least, max(0.0, n * (1.0 - float(m.mean())) - float(values.sum())) / max(1, n - 1 - D))
-
-    def beyond(B: Matrix) -> Matrix:
-        return np.asarray(B - B.mean(axis=0) - V @ (V.T @ B))
-
-    def times(B: Matrix) -> Matrix:
-        sums = B.sum(axis=0)
-        uncentered = m.T @ B + (m - m.mean()) * sums
-        return np.asarray(V @ (values[:, None] * (V.T @ B)) + uncentered + tau * beyond(B))
-
-    found = np.asarray(kernel.slopes(times, X, V))
-    # With w = v o x, w'Ew is within max(tau, lambda_D - tau) |w off 1 and V|^2 of its estimate; R = H L V - V Lambda
-    # adds at most |R| (|x^2 o v| + 2 |w|^2).
-    error = np.empty_like(found)
-    for d in range(D):
-        W = V[:, d : d + 1] * X
-        held, stretched = np.sum(beyond(W) ** 2, axis=0), np.linalg.norm(W * X, axis=0) + 2.0 * np.sum(W**2, axis=0)
-        error[:, d] = 4.0 * kernel.gamma * (max(tau, least - tau) * held + residual * stretched)
-    return found, error
+    return scores / np.sqrt(np.where(values > 0, values, 1.0)), values
 
 
 def _times(K: Gram, block: Matrix) -> Matrix:

@@ -81,7 +81,6 @@ class Terms:
     covariates: Callable[[], Covariates] | None = None  # of all samples; asked for when the parties have their seeds
     taken_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # columns of covariates, by their owner
     memory: MemoryLimit | None = None  # that the center's arrays may take
-    row_means: bool = False  # whether the parties are told the row means of the fused matrix
     batch: str = ""  # of new samples that are placed
 
     def step(self, name: str) -> str:
@@ -103,8 +102,7 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[FusedModel]:
     if settings.protect != "none" or terms.align == "tokens":
         yield _seeds(names, terms)
     if terms.align != "position":
-        keeps, sums = settings.lacking in ("mean", "complete"), settings.protect == "sums"
-        terms = yield from aligned(names, terms, union=keeps, at_least=2 if sums else 1)
+        terms = yield from aligned(names, terms, union=settings.lacking in ("mean", "complete"))
         if settings.protect != "none":
             terms = replace(terms, places=None)  # the parties pad their own tables
     if settings.protect == "sums":
@@ -115,7 +113,7 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[FusedModel]:
         model = yield from audited(names, model, settings.audit, agreed)
 
     def results() -> Questions:
-        given = partial(published, model(), row_means=terms.row_means)
+        given = partial(published, model())
         # In the open a party that lacks samples gets the rows of its own.
         rows = dict.fromkeys(names, slice(None)) if terms.places is None else terms.places
         slopes = None if settings.protect != "blind" else model().extension.slopes
@@ -132,7 +130,7 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[FusedModel]:
         # So would more components than the plan's, made up so that the others' shares of them are nothing.
         wanted = settings.n_components
         planned = planned and (not isinstance(wanted, int) or told.scores.scores.shape[1] <= wanted)
-        return planned and (terms.row_means or told.scores.row_means is None)
+        return planned and told.scores.row_means is None
 
     if terms.study or settings.protect == "blind":
         yield Ask("result", results, expects=expected)
@@ -156,24 +154,12 @@ def check_terms(names: Sequence[str], settings: Fit, terms: Terms) -> None:
         raise InputError("covariates are removed from the centered kernel; use center=True, or leave them out")
     if settings.protect != "none":
         _check_protected(names, settings)
-    if not terms.row_means:
-        return
-    if settings.law == "sum" or not any(unscaled(settings, name).driven_by_means for name in names):
-        raise InputError(
-            "row_means = true is for rbf kernels under the product law; without them a party has what it needs: "
-            "row_means = false"
-        )
-    if not settings.center or settings.solver == "landmark" or keeps:
-        raise InputError(
-            "row_means = true is for centered fits of samples that all parties have, without landmarks; write "
-            "row_means = false"
-        )
 
 
-def published(model: FusedModel, rows: Any = slice(None), *, row_means: bool = False) -> Scores:
+def published(model: FusedModel, rows: Any = slice(None)) -> Scores:
     """Return the result as the parties are told it, of all samples or of some."""
     digest = next(iter(model.summaries.values())).sample_digest
-    return fused_model.result(model, model.scores[rows], digest, with_row_means=row_means)
+    return fused_model.result(model, model.scores[rows], digest)
 
 
 def audited(names: Sequence[str], model: Model, n_rows: int, agreed: Agreed = None) -> Steps[Model]:
@@ -358,17 +344,9 @@ def _by_sums(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[tuple[M
     """Masked sums: the center gets the joint distances or inner products, as if one party had all columns."""
     kernel, derived = joint_kernel(names, settings)
     shape = yield from _shape(names, settings, terms)
-    padded = settings.lacking == "mean"
-    what = quantities.of_fit(kernel, shape.n_samples, settings.n_landmarks, settings.precision, padded=padded)
-    widths: Callable[[], Widths] = dict
-    if width_comes_first(names, settings):
-        widths, derived = (yield from _widths(names, settings, terms, shape)), False
-
-    def chosen() -> Kernel:
-        return replace(kernel, gamma=widths()[names[0]]) if widths() else kernel  # type: ignore[type-var]
-
-    agreed, covariates = yield from _go(settings, terms, shape, lambda: dict.fromkeys(names, chosen()))
-    known = chosen() if agreed is None else agreed.kernels[names[0]]
+    what = quantities.of_fit(kernel, shape.n_samples, settings.n_landmarks, settings.precision)
+    agreed, covariates = yield from _go(settings, terms, shape, lambda: dict.fromkeys(names, kernel))
+    known = kernel if agreed is None else agreed.kernels[names[0]]
     joined = yield from _added(settings, terms, known, what, shape)
 
     def fused() -> FusedModel:
@@ -388,8 +366,8 @@ def _seeds(names: Sequence[str], terms: Terms) -> Ask:
     return Ask(terms.step("seeds"), dict.fromkeys(names, question), readers="parties")
 
 
-def aligned(names: Sequence[str], terms: Terms, *, union: bool = False, at_least: int = 1) -> Steps[Terms]:
-    """Find the samples that all parties have, or `at_least` so many, by tokens under their key or by a ring.
+def aligned(names: Sequence[str], terms: Terms, *, union: bool = False) -> Steps[Terms]:
+    """Find the samples that all parties have, or any of them, by tokens under their key or by a ring.
 
     Tells the parties which these are; returns the terms with the places of their samples among all.
     """
@@ -401,7 +379,7 @@ def aligned(names: Sequence[str], terms: Terms, *, union: bool = False, at_least
         lists = lambda: {name: tokens[name].entries() for name in names}  # noqa: E731
     matched = Ask(
         terms.step("matched"),
-        lambda: _matched(lists(), ring, union, batch, at_least),
+        lambda: _matched(lists(), ring, union, batch),
         expects=lambda told: (
             isinstance(told, q.MatchedGiven)
             and (told.ring, told.places is not None, told.batch) == (ring, union, batch)
@@ -436,14 +414,12 @@ def _by_ring(names: Sequence[str], terms: Terms, union: bool) -> Steps[Callable[
     return fully_raised
 
 
-def _matched(lists: Mapping[str, list[bytes]], ring: bool, keep_all: bool, batch: str, at_least: int) -> Questions:
+def _matched(lists: Mapping[str, list[bytes]], ring: bool, keep_all: bool, batch: str) -> Questions:
     """Tell each party the positions of the common samples in its list, and of a union the places of its samples."""
     from dkpca.protection.psi import intersection, union
 
     found = intersection(lists)
     n_samples, places = union(lists) if keep_all else (len(next(iter(found.values()))), None)
-    if places is not None and at_least > 1:
-        check_hidden_among_others(places)
     if not next(iter(found.values())):
         raise alignment.nothing_common(lists)
     return {
@@ -457,17 +433,6 @@ def _matched(lists: Mapping[str, list[bytes]], ring: bool, keep_all: bool, batch
         )
         for name, positions in found.items()
     }
-
-
-def check_hidden_among_others(places: Mapping[str, Any]) -> None:
-    """Refuse masked sums over samples that one party has alone: the others add what is the same for all of these."""
-    holders = np.bincount(np.concatenate([np.asarray(own) for own in places.values()]))
-    alone = int((holders < 2).sum())
-    if alone:
-        raise FusionError(
-            f"{alone:,} of {len(holders):,} samples are at one party only, and a masked sum over them would reveal "
-            "that party's numbers; use protect='blind', or lacking='drop'"
-        )
 
 
 def _shape(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[q.Derived]:
@@ -669,12 +634,6 @@ def joint_kernel(names: Sequence[str], settings: Fit) -> tuple[Kernel, bool]:
         )
     width: Any = 1.0 if derived else settings.gamma
     return kernels_of(names, settings, dict.fromkeys(names, width))[names[0]], derived
-
-
-def width_comes_first(names: Sequence[str], settings: Fit) -> bool:
-    """Whether masked sums need the derived width before they are formed: the mean of phi depends on it."""
-    kernel, derived = joint_kernel(names, settings)
-    return derived and kernel.unit_diagonal and settings.lacking == "mean"
 
 
 def _check_protected(names: Sequence[str], settings: Fit) -> None:

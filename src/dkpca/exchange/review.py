@@ -49,9 +49,12 @@ ASSUMED = (
     "This assumes that no two other members put together what they have, and that the other parties' columns are "
     "real, unrelated to yours and vary in as many ways."
 )
+NONE_NEAR = (
+    "No small change would bring this plan within your limits: exclude columns in party.toml, close earlier studies, "
+    "or have limits.toml changed."
+)
 UNMEASURED = "something that cannot be measured"  # and counts as recovered
 SHOWN_COLUMNS = 8
-MOST_LEFT_OUT = 5  # columns that a review leaves out to see whether the plan is then green
 MOST_ROWS, FEWEST_ROWS = 3000, 200  # of all parties together in a rehearsal, and of each
 MANY_NUMBERS, MOST_NUMBERS = 2**25, 2**27  # of a rehearsal: beyond, it has fewer rows; or is not made
 INDEPENDENT, ALIKE, COPIES = "independent columns", "own rows, shuffled", "own rows"  # in the place of the others'
@@ -81,6 +84,11 @@ class Finding:
     asked: Any
     ok: bool
     file: str = "limits.toml"  # which says what is allowed; empty: dkpca itself
+
+    def words(self) -> str:
+        """One line."""
+        source = f"{self.file}:" if self.file else "must be"
+        return f"{'green' if self.ok else 'RED  '} {self.limit}: {self.asked} ({source} {self.allowed})"
 
 
 @dataclass(frozen=True)
@@ -124,37 +132,15 @@ class Review:
             lines.append(f"  taken out of the components: {', '.join(names)} of {owner}")
             if plan.protect == "blind":
                 lines.append(f"  {plan.center}, if it knows these, learns how similar their groups are in your table")
-        worst = sorted(self.columns.items(), key=lambda item: -item[1])[:SHOWN_COLUMNS]
+        worst = sorted(self.columns.items(), key=lambda item: -item[1])
         lines += ["", ATTACKED] if worst else []
-        lines += [f"  {name}: {value:.2f}" for name, value in worst]
-        more = len(self.columns) - len(worst)
-        lines += [f"  {counted(more, 'more column')}: at most {worst[-1][1]:.2f}"] if more else []
+        lines += [f"  {name}: {value:.2f}" for name, value in worst[:SHOWN_COLUMNS]]
+        if more := worst[SHOWN_COLUMNS:]:
+            lines.append(f"  {counted(len(more), 'more column')}: at most {more[0][1]:.2f}")
         lines += [] if self.at_worst is None else [f"{ASSUMED} If they hid nothing: {self.at_worst:.2f}."]
-        lines += [""]
-        for finding in self.findings:
-            word = "green" if finding.ok else "RED  "
-            source = f"{finding.file}:" if finding.file else "must be"
-            lines.append(f"{word} {finding.limit}: {finding.asked} ({source} {finding.allowed})")
-        if any(finding.limit == "covariates" and not finding.ok for finding in self.findings):
-            may = f"If {plan.center} may read these columns, list them under covariates in limits.toml"
-            lines.append(f"{may}; they are not hidden.")
-        if self.leaving and plan.protect == "blind":
-            public = ", ".join(self.public) or "none"
-            lines.append(
-                f"If {plan.center} might already hold another party's columns, list that party under public in "
-                f"limits.toml. Now: {public}."
-            )
-        if self.leaving and plan.fit.get("lacking") in ("mean", "complete"):
-            lacks = f"{plan.center} learns which samples are missing from your table"
-            told = {"mean": "; your mean row is used in their place"}
-            lines.append(f"{lacks}{told.get(plan.fit['lacking'], ', and what the others predict about them')}.")
-        if self.nearest:
-            lines.append(f"Nearest plan within your limits: {self.nearest}.")
-        elif any(not finding.ok and finding.limit != "studies" for finding in self.findings):
-            lines.append("No small change would bring this plan within your limits; exclude columns in party.toml.")
-        elif not self.green:
-            less = "Close earlier studies: those that sent no number about your table then no longer count"
-            lines.append(f"{less}; for more, raise studies in limits.toml.")
+        lines += ["", *(finding.words() for finding in self.findings), *self._to_consider()]
+        if not self.green:
+            lines.append(f"Nearest plan within your limits: {self.nearest}." if self.nearest else NONE_NEAR)
         allowed = next((each.allowed for each in self.findings if each.limit == "recovery"), 1.0)
         only_if = ", if that assumption holds" * ((self.at_worst or 0.0) > allowed)
         verdict = f"GREEN{only_if}" if self.green else "RED"
@@ -162,6 +148,19 @@ class Review:
         # Names of columns and covariates are other people's words: a line must stay a line.
         own = ["".join(letter if letter.isprintable() else "?" for letter in line) for line in lines]
         return [*own, "", f"Fingerprint: {shown(self.study.fingerprint)}", f"{verdict}: {then}."]
+
+    def _to_consider(self) -> list[str]:
+        """What a party that has a table should know of the plan beyond its limits."""
+        plan, lines = self.study.plan, list[str]()
+        if self.leaving and plan.protect == "blind":
+            public = ", ".join(self.public) or "none"
+            already = f"If {plan.center} might already hold another party's columns"
+            lines.append(f"{already}, list that party under public in limits.toml. Now: {public}.")
+        if self.leaving and plan.fit.get("lacking") in ("mean", "complete"):
+            told = {"mean": "; your mean row is used in their place"}
+            also = told.get(plan.fit["lacking"], ", and what the others predict about them")
+            lines.append(f"{plan.center} learns which samples are missing from your table{also}.")
+        return lines
 
 
 @dataclass(frozen=True)
@@ -273,7 +272,7 @@ class Case:
 def review(case: Case, study: Study) -> Review:
     """Measure a study against a party's limits; nothing leaves. With other columns than it joined with it is red."""
     worst, leaving = _worst(case)
-    findings = _findings(case, leaving, max(worst.values(), default=0.0))
+    findings = _findings(case, worst, leaving)
     nearest, here = "", "the same plan"
     if not all(finding.ok for finding in findings):
         nearest = here = _nearest(case)
@@ -380,8 +379,8 @@ def at_go(case: Case, derived: Derived, rows: Sequence[int]) -> list[Finding]:
         fit = replace(fit, gamma=widths)
     plan = replace(case.plan, samples=len(rows), batch_samples=len(rows))
     case = replace(case, plan=plan, fit=fit, table=part, columns=derived.columns)
-    worst, leaving = _worst(case) if case.limits.recovery < 1.0 else ({}, ())  # no measure is above 1
-    return [each for each in _findings(case, leaving, max(worst.values(), default=0.0)) if not each.ok]
+    measured = _worst(case) if case.limits.recovery < 1.0 else ({}, ())  # no measure is above 1
+    return [each for each in _findings(case, *measured) if not each.ok]
 
 
 def _widths(plan: Plan, fit: Fit) -> list[Any]:
@@ -422,7 +421,7 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
     own = {step: answers[name] for step, (_, answers) in heard.items()}
     small = sum(wire.size(answer) for answer in own.values() if isinstance(answer, Shape | Go | Reveal))
     yield Leaving("table size, consent and random numbers", center, small, None)
-    if not is_known and (plan.protect != "sums" or protocols.width_comes_first(plan.parties, case.fit)):
+    if not is_known and plan.protect != "sums":
         what = "mean distance between your samples, from which gamma follows" + ", masked" * (plan.protect != "none")
         yield Leaving(what, center, wire.size(Statistics(name, T, table.X.shape[1], 1.0)), None)
     if plan.protect == "sums":
@@ -445,8 +444,6 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
     for owner, names in plan.covariates.items() if hidden else ():
         q = Q.shape[1] if owner == name else len(names)
         yield Leaving("result: what each covariate adds to a score", owner, 8 * q * count, None)
-    if plan.row_means:
-        yield Leaving("row means of the fused kernel, a number for each sample", members, 8 * T, None)
     # New samples are recovered as well as those of the fit, placed once more: by their scores, or by their rows. A
     # blind center may tell a made-up result of which the others' shares are nothing, and the sum is this party's.
     for batch in range(plan.batches):
@@ -507,8 +504,7 @@ def _sums(case: Case, heard: Heard, model: FusedModel, tables: Mapping[str, Matr
     """
     plan, n_samples = case.plan, len(case.table.X)
     (joined,) = model.summaries.values()
-    padded = case.fit.lacking == "mean"
-    added = quantities.of_fit(joined.kernel, n_samples, case.fit.n_landmarks, case.fit.precision, padded=padded)
+    added = quantities.of_fit(joined.kernel, n_samples, case.fit.n_landmarks, case.fit.precision)
     size = sum(added.count(piece) for piece in added.pieces) * added.bits // 8 + 8 * n_samples * added.lengths
     n_rows, n_features = joined.n_samples, sum(case.columns.values())
     total, what = np.zeros((n_rows, n_rows)), "distances"
@@ -528,16 +524,14 @@ def _sums(case: Case, heard: Heard, model: FusedModel, tables: Mapping[str, Matr
     matrix = replace(recovery.seen_in(joined, np.arange(n_rows)), n_features=0)
     yield Leaving("the joint kernel matrix, computed from these sums", plan.center, 0, matrix)
     known = sorted(set(case.limits.public) & set(plan.parties) - {case.name})
-    if not padded and not known:
+    if not known:
         return
-    # Samples that the others lack differ in the sum by this party's numbers alone, and only the center knows which
-    # these are: it counts as if all were. A center that has another party's columns subtracts what these add.
+    # A center that has another party's columns subtracts what these add.
     X, kernel = case.table.X[case.rows], joined.kernel
     X = standardized(X, *column_scales(X)) if case.fit.standardize and kernel.columns_are == "quantities" else X
     own = quantities.Compared(kernel, X, X).between(X, X)
     own = own if kernel.unit_diagonal else quantities.as_distances(own)
-    where = "between samples that the others lack" if padded else f"less what the columns of {', '.join(known)} add"
-    alone, found = f"your own {what}, {where}", recovery.points(own)
+    alone, found = f"your own {what}, less what the columns of {', '.join(known)} add", recovery.points(own)
     others = recovery.placed(found, own, apart[case.name])
     yield Leaving(alone, plan.center, 0, _plain(found, case.table, others))
 
@@ -584,7 +578,7 @@ def _rehearsed(case: Case) -> tuple[Heard, FusedModel, Any, dict[str, Matrix]]:
         tables[each] = Z
     heard: Heard = {}
     drive = partial(in_process.drive, parties=parties, compute=Compute(n_jobs=1), heard=heard)
-    terms = Terms("review", columns=case.columns, study=True, row_means=plan.row_means)
+    terms = Terms("review", columns=case.columns, study=True)
     model = drive(protocols.fit(plan.parties, fit, terms))[0]
     wanted = plan.batches or (case.fit.protect == "blind" and len(X) > n_rows)
     placed_again = drive(protocols.place(plan.parties, fit, model, "new", terms))[0] if wanted else None
@@ -628,9 +622,9 @@ def _left_before(case: Case) -> list[Seen]:
     return found
 
 
-def _findings(case: Case, leaving: Sequence[Leaving], worst: float) -> tuple[Finding, ...]:
+def _findings(case: Case, columns: Mapping[str, float], leaving: Sequence[Leaving]) -> tuple[Finding, ...]:
     plan, fit, limits, table = case.plan, case.fit, case.limits, case.table
-    rank = max((each.rank for each in leaving), default=0)
+    worst, rank = max(columns.values(), default=0.0), max((each.rank for each in leaving), default=0)
     before = [about for about, _ in case.before]
     sent = plan.covariates.get(case.name, ()) if case.in_the_clear else ()
     willing = limits.recovery >= 1.0 or set(sent) <= set(limits.covariates)
@@ -652,54 +646,29 @@ def _findings(case: Case, leaving: Sequence[Leaving], worst: float) -> tuple[Fin
 
 
 def _nearest(case: Case) -> str:
-    """Name the first of a few changes that makes the plan green."""
-    fit, limits = case.fit, case.limits
+    """Name the first of a few changes that makes the plan green; empty: none does."""
+    fit, plan, limits = case.fit, case.plan, case.limits
     precision = PRECISIONS[min(PRECISIONS.index(fit.precision), PRECISIONS.index(limits.precision))]
     audit = fit.audit if (fit.audit or 0) <= limits.audit_rows else None
-    samples, batches = max(case.plan.samples, limits.samples), min(case.plan.batches, limits.batches)
-    batch_samples = max(case.plan.batch_samples, limits.samples)
-    few = 2 if fit.n_components is None else min(2, fit.n_components)
+    samples, size = max(plan.samples, limits.samples), max(plan.batch_samples, limits.samples)
+    within = [f"precision {precision}"] * (precision != fit.precision) + ["no audit"] * (audit != fit.audit)
     blind = {"protect": "blind", "rank": "auto", "law": "sum"}
     tries: dict[str, dict[str, Any]] = {
         "the same plan, with its numbers within the limits": {},
         f"rank: recovery={limits.recovery:g}": {"rank": Recovery(limits.recovery, limits.known_rows)},
+        "protect: blind, law: sum": blind,
+        "protect: blind, law: sum, components: 1": blind | {"n_components": 1},
     }
-    tries |= {
-        f"protect: blind, law: sum, components: {n}": blind | {"n_components": n} for n in (fit.n_components, few, 1)
-    }
-    said = [f"precision {precision}" if precision != fit.precision else "", "no audit" if audit != fit.audit else ""]
-    said += [f"at least {samples} samples"]
-    of_size = f" of at least {batch_samples} samples"
-
-    def measured(
-        changes: Mapping[str, Any], table: OwnTable, batches: int = batches
-    ) -> tuple[bool, dict[str, float]]:
-        other = replace(fit, precision=precision, audit=audit, **changes)
-        numbers: dict[str, Any] = {"samples": samples, "batches": batches, "batch_samples": batch_samples}
-        plan = replace(case.plan, **numbers, fit={**case.plan.fit, "protect": other.protect})
-        columns = {**case.columns, case.name: table.X.shape[1]}
-        changed = replace(case, fit=other, plan=plan, table=table, columns=columns)
-        if not all(finding.ok for finding in _findings(changed, (), 0.0)):
-            return False, {}  # red, whatever is measured
-        worst, leaving = _worst(changed)
-        findings = _findings(changed, leaving, max(worst.values(), default=0.0))
-        rank = max((each.rank for each in leaving), default=0)
-        useless = 0 < rank < min(few, table.X.shape[1])  # fewer eigenpairs than the least number of components
-        return all(finding.ok for finding in findings) and not useless, worst
-
-    for n, (words, changes) in product(dict.fromkeys((batches, 0)), tries.items()):
+    for batches, words in product(dict.fromkeys((min(plan.batches, limits.batches), 0)), tries):
         with suppress(DKPCAError):  # settings that exclude each other
-            if measured(changes, case.table, n)[0]:
-                return ", ".join(filter(None, [words, *said, f"{n} batches{of_size * (n > 0)}"]))
-    # The plan as it is, without the columns that are recovered best, one after another.
-    table, left_out = case.table, list[str]()
-    green, worst = measured({}, table)
-    while not green and worst and len(left_out) < MOST_LEFT_OUT and len(set(table.sources)) > 2:
-        left_out.append(table.sources[table.columns.index(max(worst, key=worst.__getitem__))])
-        table = table.leaving_out(left_out[-1])
-        green, worst = measured({}, table)
-    if not green:
-        return ""
-    names = ", ".join(map(repr, left_out))
-    words = f"the same plan without {names} ('exclude' in party.toml; then ask for the next plan and join it)"
-    return ", ".join(filter(None, [words, *said, f"{batches} batches{of_size * (batches > 0)}"]))
+            other = replace(fit, precision=precision, audit=audit, **tries[words])
+            numbers: dict[str, Any] = {"samples": samples, "batches": batches, "batch_samples": size}
+            near = replace(plan, **numbers, fit={**plan.fit, "protect": other.protect})
+            changed = replace(case, fit=other, plan=near)
+            if all(each.ok for each in _findings(changed, {}, ())):  # else red, whatever is measured
+                measured = _worst(changed)
+                too_few = 0 < max((each.rank for each in measured[1]), default=0) < min(2, other.n_components or 2)
+                if all(each.ok for each in _findings(changed, *measured)) and not too_few:
+                    said = f"{batches} batches" + f" of at least {size} samples" * (batches > 0)
+                    return ", ".join([words, *within, f"at least {samples} samples", said])
+    return ""

@@ -1,10 +1,12 @@
-"""What a party allows: limits on what it sends by mail, in a process and in a study (limits.toml).
+"""What a party allows: limits on what it sends in a process and in a study (limits.toml).
 
 The party decides, whatever the center asks. A study beyond its limits is red, and is not signed.
 """
 
+import inspect
 import json
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, NoReturn
@@ -21,17 +23,13 @@ PRECISIONS = ("compact", "float16", "float32", "float64")  # coarse to fine
 MOST = 10**9 - 1  # a limit on a number that limits nothing
 
 
-def _limit(default: Any, valid: Callable[[Any], bool], advice: str, meaning: str) -> Any:
-    return setting(default, (valid, f"write {advice}"), meaning)
+def _limit(default: Any, valid: Callable[[Any], bool], advice: str) -> Any:
+    return setting(default, (valid, f"write {advice}"), "")
 
 
-def _count(default: int, least: int, meaning: str) -> Any:
-    advice = "a whole number, 0 for none" if least == 0 else f"a whole number, at least {least}"
-    return _limit(default, lambda value: type(value) is int and least <= value <= MOST, advice, meaning)
-
-
-def _is_share(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+def _count(default: int, least: int) -> Any:
+    advice = f"a whole number, at least {least}"
+    return _limit(default, lambda value: type(value) is int and least <= value <= MOST, advice)
 
 
 def _are_texts(value: Any) -> bool:
@@ -45,26 +43,25 @@ class Limits:
     Parameters
     ----------
     recovery : float, default=0.5
-        Largest R² with which an attacker may recover a column, from all messages about this table. By mail a rule
-        for the rank stops there.
+        Largest R² with which an attacker may recover a column, from all messages about this table.
     known_rows : int, default=30
         Number of rows that the attacker is assumed to know.
     samples : int, default=50
         Minimum number of samples in a message.
     precision : {"compact", "float16", "float32", "float64"}, default="float32"
-        Highest precision sent. Compact numbers are always allowed, with no more digits than this precision has.
+        Highest precision sent: compact, float16, float32 or float64. Compact numbers are always allowed, with no
+        more digits than this precision has.
     rank : int, default=100
         Maximum number of eigenpairs sent. A request for more is refused; a rule such as "auto" stops there.
     audit_rows : int, default=0
-        Maximum number of true rows of the kernel matrix sent for an audit.
+        Maximum number of true rows of the kernel matrix sent for an audit; 0: none.
     batches : int, default=0
-        Maximum number of batches of new samples. Distances to all samples of the fit (`exact=True`) reveal the
-        whole table, and need `recovery=1`.
+        Maximum number of batches of new samples; 0: none. Distances to all samples of the fit (`exact=True`) reveal
+        the whole table, and need `recovery=1`.
     protect : tuple of str, default=("none", "sums", "blind")
-        Protection modes allowed.
+        Protection modes allowed: any of none, sums and blind.
     studies : int, default=1
-        Most studies of this table, and most different summaries by mail, which the ledger counts. A message that was
-        sent before, byte for byte, may be sent again.
+        Maximum number of studies with this table.
     public : tuple of str, default=()
         Parties whose columns the center may have; a blind fit then hides nothing.
     covariates : tuple of str, default=()
@@ -84,51 +81,33 @@ class Limits:
 
     recovery: float = _limit(
         0.5,
-        _is_share,
+        lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1,
         "a share of variance from 0 to 1, such as 0.5",
-        "Largest R² with which an attacker may recover a column, from all messages about this table.",
     )
-    known_rows: int = _count(30, 1, "Number of rows that the attacker is assumed to know.")
-    samples: int = _count(50, 1, "Minimum number of samples in a message.")
-    precision: str = _limit(
-        "float32",
-        lambda value: isinstance(value, str) and value in PRECISIONS,
-        f"one of {list(PRECISIONS)}",
-        f"Highest precision of the numbers sent: one of {', '.join(PRECISIONS)}.",
-    )
-    rank: int = _count(100, 1, "Maximum number of eigenpairs sent.")
-    audit_rows: int = _count(0, 0, "Maximum number of true rows of the kernel matrix sent for an audit; 0: none.")
-    batches: int = _count(0, 0, "Maximum number of batches of new samples; 0: none.")
+    known_rows: int = _count(30, 1)
+    samples: int = _count(50, 1)
+    precision: str = _limit("float32", lambda value: value in list(PRECISIONS), f"one of {list(PRECISIONS)}")
+    rank: int = _count(100, 1)
+    audit_rows: int = _count(0, 0)
+    batches: int = _count(0, 0)
     protect: tuple[str, ...] = _limit(
         PROTECTIONS,
-        lambda value: _are_texts(value) and bool(value) and set(value) <= set(PROTECTIONS),
+        lambda value: _are_texts(value) and set() < set(value) <= set(PROTECTIONS),
         f"a list of some of {list(PROTECTIONS)}",
-        f"Protection modes allowed: any of {', '.join(PROTECTIONS)}.",
     )
-    studies: int = _count(1, 0, "Maximum number of studies with this table.")
-    public: tuple[str, ...] = _limit(
-        (),
-        _are_texts,
-        "a list of parties",
-        "Parties whose columns the center may already have (a public register); a blind fit then hides nothing.",
-    )
-    covariates: tuple[str, ...] = _limit(
-        (),
-        _are_texts,
-        "a list of columns",
-        "Columns of this table that may be sent in the clear as covariates (batch, site).",
-    )
+    studies: int = _count(1, 0)
+    public: tuple[str, ...] = _limit((), _are_texts, "a list of parties")
+    covariates: tuple[str, ...] = _limit((), _are_texts, "a list of columns")
 
     def __post_init__(self) -> None:
         allowed = {each.name: each.metadata["allowed"] for each in fields(self)}
         check_entries(vars(self), allowed, "limits", what="limits")
 
     def to_toml(self) -> str:
-        """Write limits.toml, each limit with its meaning."""
-        return "".join(
-            f"# {each.metadata['help']}\n{each.name} = {json.dumps(getattr(self, each.name))}\n"
-            for each in fields(self)
-        )
+        """Write limits.toml, each limit with its meaning: what the docstring says of it."""
+        told = dict(re.findall(r"^(\w+) : .*\n((?:    .+\n?)+)", str(inspect.getdoc(type(self))), re.MULTILINE))
+        lines = ((" ".join(told[name].split()), name, json.dumps(value)) for name, value in vars(self).items())
+        return "".join(f"# {meaning}\n{name} = {value}\n" for meaning, name, value in lines)
 
     def check_samples(self, n_samples: int) -> None:
         """Refuse to say anything about too few rows."""
@@ -148,11 +127,6 @@ class Limits:
             _refuse("it does not place new samples: batches = 0")
         if exact and self.recovery < 1:
             _refuse(f"distances to all samples of the fit tell the whole table, and recovery = {self.recovery:g}")
-
-    def check_fits(self, others: int) -> None:
-        """Refuse one more message about the rows of the fit than allowed, given how many others were sent."""
-        if others >= self.studies:
-            _refuse(f"it has answered studies = {self.studies} fits; only these can be repeated, as they were")
 
     def check_audit(self, n_rows: int) -> None:
         """Refuse to send more true rows for an audit than allowed."""
@@ -188,14 +162,12 @@ def from_toml(text: str, source: object = "limits.toml") -> Limits:
         values = toml_values(text)
     except ValueError as error:
         raise InputError(f"{source}: is not a TOML file ({error})") from error
-    known = [each.name for each in fields(Limits)]
-    unknown, missing = sorted(set(values) - set(known)), sorted(set(known) - set(values))
-    if unknown or missing:
-        what = f"unknown limits {unknown}" if unknown else f"the limits {missing} are missing"
-        raise InputError(f"{source}: {what}; write each of {known}, and no other")
+    known = {each.name for each in fields(Limits)}
+    for what, wrong in (("unknown", set(values) - known), ("missing", known - set(values))):
+        if wrong:
+            raise InputError(f"{source}: {what} limits {sorted(wrong)}; write each of {sorted(known)}, and no other")
     try:
-        lists: dict[str, Any] = {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
-        return Limits(**(values | lists))
+        return Limits(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
     except InputError as error:
         raise InputError(f"{source}: {error}") from error
 

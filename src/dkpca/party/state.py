@@ -1,10 +1,8 @@
 """What a party keeps of a fit. It never leaves."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
-
-import numpy as np
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from dkpca.errors import InputError
 from dkpca.kernels import Kernel
@@ -13,14 +11,6 @@ from dkpca.linalg.rows import moved, standardized
 from dkpca.party.recovery import Measurement
 
 ANOTHER_VERSION = "private state that this version of dkpca cannot use; make it again"
-
-
-def among_all(own: Array, places: Array, n_samples: int, row: Any) -> Array:
-    """Return the own rows at their places among all samples, and another row at the places of the others."""
-    whole = np.empty((n_samples, own.shape[1]))
-    whole[:] = row
-    whole[places] = own
-    return whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,14 +37,6 @@ class _Kept:
                 f"party {self.party!r}: the table has {X.shape[1]} columns, the fit had {self.origin.shape[0]}"
             )
         return moved(standardized(X, self.shift, self.scale), self.origin, f"party {self.party!r}", memory)
-
-    def without_rows(self) -> Self:
-        """Return the state without the rows of the table, for a holder who can open the table again."""
-        return replace(self, anchors=None)
-
-    def with_rows(self, X: Array) -> Self:
-        """Return the state with the rows of the table it was made from."""
-        return replace(self, anchors=self.kernel.anchors(self.measured(X), self.positions))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,12 +117,6 @@ class PartyState(_Kept):
     share_deviations: tuple[float, ...] = ()
     result_id: str = ""
 
-    def without_rows(self) -> Self:
-        return replace(super().without_rows(), training=None)
-
-    def with_rows(self, X: Array) -> Self:
-        return replace(super().with_rows(X), training=self.measured(X) if self.keep_training else None)
-
 
 @dataclass(frozen=True, kw_only=True)
 class SumState(_Kept):
@@ -151,20 +127,11 @@ class SumState(_Kept):
 
     run: str
     bits: int = 32
-    places: Array | None = None  # of the own samples among all, where the party may lack some
-    n_samples: int = 0  # of all, then
 
     protect: ClassVar[str] = "sums"
     solver: ClassVar[str] = "masked sum"
     decided: ClassVar[str] = "masked sum"
     recovery: ClassVar[None] = None
-
-    def padded(self) -> Array:
-        """Return the anchors with a row for each sample that the party lacks: of NaN, if it is the mean of phi."""
-        if self.places is None or self.anchors is None:
-            return self.anchors
-        row = np.nan if self.kernel.unit_diagonal else self.anchors.mean(axis=0)  # phi(x) = x in a linear kernel
-        return among_all(self.anchors, self.places, self.n_samples, row)
 
 
 State = PartyState | SumState
