@@ -92,7 +92,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     # p_(i) (m - i + 1) in ascending order, each at least as large as those before it.
     order = np.argsort(p_values, kind="stable")
     stepped = np.asarray(p_values)[order] * np.arange(len(p_values), 0, -1)
-    return np.minimum(np.maximum.accumulate(stepped), 1.0)[np.argsort(order)].tolist()
+    return [float(p) for p in np.minimum(np.maximum.accumulate(stepped), 1.0)[np.argsort(order)]]
 
 
 def _product(A: Array, B: Array) -> float:
