@@ -11,7 +11,7 @@ from dkpca import wire
 from dkpca.cli import options as o
 from dkpca.cli.inspecting import may_send, recovery_facts
 from dkpca.cli.options import GivenSettings
-from dkpca.cli.output import progress, show
+from dkpca.cli.output import at_work, show
 from dkpca.cli.table_options import reads_table, with_standardize
 from dkpca.errors import InputError
 from dkpca.exchange import holdings
@@ -71,9 +71,9 @@ def summarize(
     memory = MemoryLimit.of(compute.max_memory, out.parent)
     holding = replace(with_standardize(table, asked), memory=memory)
     about = f"{holding.party}: eigenpairs of its kernel matrix"
-    with progress(about):
-        asked_for = summary_question(fit, {holding.party: chosen}, holding.party, 0)
-        summary, kept = holdings.summarize(holding, asked_for, out, state=state, device=compute.device)
+    at_work(about)
+    asked_for = summary_question(fit, {holding.party: chosen}, holding.party, 0)
+    summary, kept = holdings.summarize(holding, asked_for, out, state=state, device=compute.device)
     prepared = preparation_of(kept)
     notes = [*prepared.notes, *about_columns(replace(kept, columns=prepared.names))]
     within, verdict = may_send(kept.recovery)

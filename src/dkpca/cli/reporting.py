@@ -7,7 +7,7 @@ import typer
 
 from dkpca.analysis.outcomes import words
 from dkpca.cli import options as o
-from dkpca.cli.output import progress, show
+from dkpca.cli.output import at_work, show
 from dkpca.cli.table_options import at_hand
 from dkpca.store import storage
 from dkpca.tables.reading import Reading
@@ -45,18 +45,18 @@ def report(
     known = Reading(id_column) if own is None else own.reading
     target = out or (path / "report.html" if path.is_dir() else path.with_suffix(".html"))
     storage.check_writable(target, "a page", b"<!doctype html>")
-    with progress("drawing"):
-        content = assemble(
-            path,
-            labels=labels,
-            label_columns=o.column_names(label),
-            table=None if own is None else own.path,
-            how=known,
-            how_labels=Reading(label_id or known.id_column, id_normalize=known.id_normalize),
-            new=new or (),
-            title=title,
-        )
-        page = render(content, points=POINTS).encode()
+    at_work("drawing")
+    content = assemble(
+        path,
+        labels=labels,
+        label_columns=o.column_names(label),
+        table=None if own is None else own.path,
+        how=known,
+        how_labels=Reading(label_id or known.id_column, id_normalize=known.id_normalize),
+        new=new or (),
+        title=title,
+    )
+    page = render(content, points=POINTS).encode()
     storage.write(target, page, private=True)
     columns = [] if content.labels is None else content.labels.frame.columns
     top = [] if content.own is None else [content.own.top(values, 5) for values in content.own.correlations.T]

@@ -83,10 +83,11 @@ def review(folder: Place, own: Own, as_json: AsJson = False) -> None:
 
     Exits 1 if the study exceeds the limits in the party's limits.toml.
     """
-    from dkpca.cli.output import progress
+    from dkpca.cli.output import at_work
     from dkpca.exchange import study
 
-    with reached(folder, as_json) as there, progress("running the plan on your table"):
+    with reached(folder, as_json) as there:
+        at_work("running the plan on your table")
         found = study.review(there, Memory(own))
     print(json.dumps(found.to_dict()) if as_json else "\n".join(found.words()))
     if not found.green:
