@@ -11,7 +11,6 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from dkpca import wire
@@ -21,21 +20,9 @@ from dkpca.errors import InputError
 from dkpca.fusion import FusedModel
 from dkpca.fusion.scoring import party_shares
 from dkpca.kernels import Kernel
-from dkpca.linalg.arrays import to_numpy
 from dkpca.party.disclosure import share_sent
 from dkpca.report.columns import LabelTable, OwnColumns
-from dkpca.report.content import (
-    COMPLETED,
-    NEW_COMPLETED,
-    OUTSIDE,
-    PROVED,
-    Content,
-    DrawnSamples,
-    Source,
-    drawn_samples,
-    outcomes_of,
-    packed,
-)
+from dkpca.report.content import PROVED, Content, Source, outcomes_of, packed, source_of
 from dkpca.store import runs, storage
 from dkpca.store.files import Received
 from dkpca.store.runs import Run
@@ -65,7 +52,7 @@ def render(content: Content, *, points: int) -> str:
 
 
 def _render(content: Content, points: int) -> str:
-    drawn = drawn_samples(content, points)
+    drawn = packed(content, points)
     style, script = _text("style.css"), joined_scripts()
     page = Template(_text("page.html")).substitute(
         title=escape(content.title),
@@ -76,10 +63,10 @@ def _render(content: Content, points: int) -> str:
         script=script,
         subtitle=escape(subtitle(content)),
         headline=headline(content),
-        drawn=drawn_words(content, drawn),
+        drawn=drawn_words(content, drawn["fitted"], drawn["count"]),
         sections=sections(content),
         # In a script element the browser looks for nothing but its end and comments, both of which need this sign.
-        data=json.dumps(packed(content, drawn), separators=(",", ":")).replace("<", "\\u003c"),
+        data=json.dumps(drawn, separators=(",", ":")).replace("<", "\\u003c"),
     )
     return page.encode(errors="replace").decode()  # names of files may be no text
 
@@ -128,23 +115,13 @@ def headline(content: Content) -> str:
     return f'<p class="headline">{"<br>".join(lines)}</p>'
 
 
-def drawn_words(content: Content, drawn: DrawnSamples) -> str:
+def drawn_words(content: Content, n_fitted: int, n_drawn: int) -> str:
     """Say which samples the picture has."""
-    n_fitted, n_samples = drawn.n_fitted, len(content.source.names)
-    n_new, hollow = len(drawn.names) - n_fitted, "that not all parties have: hollow"
-    some = f"{n_fitted:,} of the {n_samples:,} samples, drawn at random"
-    said = (f"All {n_fitted:,} samples" if n_fitted == n_samples else some) + _marked(drawn, {COMPLETED: hollow})
-    if n_new:
-        marks = {NEW_COMPLETED: hollow, OUTSIDE: "outside the range of the fit"}
-        said += f", and {n_new:,} new ones placed among them" + _marked(drawn, marks)
+    n_samples = len(content.source.names)
+    said = f"All {n_fitted:,}" if n_fitted == n_samples else f"{n_fitted:,} of the {n_samples:,}"
+    said += " samples" if n_fitted == n_samples else " samples, drawn at random"
+    said += f", and {n_drawn - n_fitted:,} new ones placed among them" if n_drawn > n_fitted else ""
     return ". ".join([said, *(note[0].upper() + note[1:] for note in map(escape, content.notes))]) + "."
-
-
-def _marked(drawn: DrawnSamples, marks: Mapping[int, str]) -> str:
-    """How many samples have each mark, in parentheses."""
-    counts = {words: int((drawn.kinds == kind).sum()) for kind, words in marks.items()}
-    marked = "; ".join(f"{count:,} {words}" for words, count in counts.items() if count)
-    return f" ({marked})" if marked else ""
 
 
 def sections(content: Content) -> str:
@@ -336,7 +313,7 @@ def write_model(
     names = [str(label) for label in sample_ids]
     sent = {name: Received(path, wire.pieces(s), s) for name, s in model.received.items()}
     run = Run(path, model, runs.settings_of(model, sent, "ids", ()), names)
-    source = Source(path, names, np.asarray(to_numpy(model.scores), dtype=float), None, run)
+    source = source_of(run)
     known = None if labels is None else LabelTable(str(path), names, _label_frame(labels, list(sample_ids), names))
     found = outcomes_of(source, [], known, in_fit)
     content = Content(source, title or "Kernel principal components", labels=known, outcomes=found)
