@@ -22,7 +22,7 @@ from dkpca.errors import InputError, MissingPartyWarning, NotFittedError, warn
 from dkpca.exchange import in_process, protocols
 from dkpca.fusion import scoring
 from dkpca.fusion.covariates import Covariates
-from dkpca.fusion.diagnostics import about_kernel, about_new_samples, outside_at_center, remedy
+from dkpca.fusion.diagnostics import about_kernel, about_new_samples, outside_at_center
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array, namespace, to_numpy
 from dkpca.linalg.leading import Solver
@@ -32,7 +32,7 @@ from dkpca.party.summaries import about_columns
 from dkpca.rank import RankRule
 from dkpca.settings import PARTIES, Compute, Fit, check_value, whole
 from dkpca.tables import inputs, scverse
-from dkpca.tables.inputs import InFile, PartyTables, Source, as_precise_as, is_source, opened
+from dkpca.tables.inputs import PartyTables, as_precise_as
 
 Columns = Sequence[int | str]  # positions or names
 AnyTables = Any  # one table, a list of tables, or a mapping from party to table
@@ -112,7 +112,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         row, in the space of its kernel. "complete" regresses the row on the other parties; the certificate then
         refers to the table with these completed rows, and estimates their accuracy on held-out rows. New samples are
         treated the same way, and may lack a whole party. None refuses that too, except under the sum law: there the
-        party's addend is left out, and a `dkpca.errors.MissingPartyWarning` says how much variance it carried.
+        party's addend is left out, with a `dkpca.errors.MissingPartyWarning`; `party_shares_` says what it carried.
         With `protect`, only "drop" and "mean"; "mean" with masked sums needs the linear or a distance kernel.
     n_jobs : int, default=None
         Number of parties computed at the same time, with joblib. None: one, or as `joblib.parallel_config` says.
@@ -245,11 +245,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         ----------
         X : mapping of party to table, list of tables, or one table
             Arrays or DataFrames. The index of a DataFrame identifies its samples, which are put in the order of the
-            first table; rows of arrays match by position. In a mapping or list a table may also be a path (to a table
-            of numbers: `.npy`, Parquet, a folder of Parquet files, Arrow, CSV or Excel) or a function of no arguments
-            that returns a table: the worker that computes for the party opens it, and its rows stay there. Chunks of
-            Dask arrays and DataFrames stay on their workers, and the results are Dask arrays. The modalities of a
-            MuData are parties; an AnnData is a table, with the names of its observations and variables.
+            first table; rows of arrays match by position. Chunks of Dask arrays and DataFrames stay on their workers,
+            and the results are Dask arrays. The modalities of a MuData are parties; an AnnData is a table, with the
+            names of its observations and variables.
         y : array or Series, optional
             Does not affect the fit. If the fit drops, adds or reorders rows, `y` must be a Series whose index is
             `sample_ids_`.
@@ -275,8 +273,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
                 given.tables, settings, compute, places=given.places, covariates=known
             )
             states = _with_columns(model, states, given.columns, settings)
-            sources = {name: table for name, table in given.tables.items() if is_source(table)}
-            self._take_over(model, list(given.tables), states, sources, shield, given.ids)
+            self._take_over(model, list(given.tables), states, shield, given.ids)
             self._training = given.tables
         return self
 
@@ -388,7 +385,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         absent = sorted(set(self.party_names_) - set(tables))
         if absent:
             raise InputError(f"{absent} are missing, and the variance of samples needs every party; use transform")
-        diagonals = {name: core.self_values(self._states[name], self._opened(name, tables[name])) for name in tables}
+        diagonals = {name: core.self_values(self._states[name], table) for name, table in tables.items()}
         covariates = inputs.rows_of_samples(covariates, given.ids, given.first)
         return scoring.captured_share(self.model_, self._ask_rows(tables), diagonals, covariates)
 
@@ -431,7 +428,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             known = _learned(cluster.in_order_of_rows(covariates, X, compute.timeout))
             model, states, shield = in_process.fit(tables, replace(settings, audit=None), here, covariates=known)
         states = _with_columns(model, states, cluster.columns_of(X, self.parties), settings)
-        self._take_over(model, list(tables), states, {}, shield)
+        self._take_over(model, list(tables), states, shield)
         self._cluster, self._training = "rows", tables
         return self if settings.audit is None else self.run_audit(settings.audit)
 
@@ -536,8 +533,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self._check_unprotected(method)
         if self._cluster or self.model_.lacking is not None:
             raise InputError(f"{method} needs all rows of every party; fit without Dask, and with lacking='drop'")
-        tables = self._tables_of_fit(method, X, sample_ids)
-        return {name: self._opened(name, table) for name, table in tables.items()}
+        return self._tables_of_fit(method, X, sample_ids)
 
     def _tables_of_fit(self, method: str, X: AnyTables, sample_ids: Any) -> Mapping[str, Any]:
         if X is None and self._training is None:
@@ -552,7 +548,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             )
         known = (() if labels is None else labels for labels in (self._ids, given.ids))
         fitted, ids = ([*map(str, labels)] for labels in known)  # saved ones may be text
-        rows = [table.shape[0] for table in given.tables.values() if not is_source(table)]
+        rows = [table.shape[0] for table in given.tables.values()]
         if (fitted and ids and fitted != ids) or any(count != self.model_.n_samples for count in rows):
             raise InputError(f"{method}: X needs the samples of the fit in their order; arrange them by sample_ids_")
         return given.tables
@@ -639,10 +635,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if self._cluster:
             _cluster().here(self).save(path)
             return
-        paths = {name: str(source.path) for name, source in self._sources.items() if isinstance(source, InFile)}
-        functions = sorted(set(self._sources) - set(paths))
-        if functions:
-            raise InputError(f"the tables of {functions} came from functions, which cannot be saved; fit from files")
         files = import_module("dkpca.store.files")
         files.write_estimator(
             Path(path),
@@ -650,7 +642,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
                 parameters=self.get_params(deep=False),
                 party_names=tuple(self.party_names_),
                 feature_names=tuple(getattr(self, "feature_names_in_", ())),
-                sources=paths,
                 model=self.model_,
                 states=self._states,
                 shield=self._shield,
@@ -671,10 +662,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         estimator = cls(**saved.parameters)
         if saved.feature_names:
             estimator.feature_names_in_ = np.array(saved.feature_names, dtype=object)
-        sources = {name: InFile(name, Path(source)) for name, source in saved.sources.items()}
-        return estimator._take_over(
-            saved.model, list(saved.party_names), saved.states, sources, saved.shield, saved.ids
-        )
+        return estimator._take_over(saved.model, list(saved.party_names), saved.states, saved.shield, saved.ids)
 
     def __sklearn_is_fitted__(self) -> bool:
         return "model_" in vars(self)
@@ -707,12 +695,11 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         model: Any,
         names: list[str],
         states: Mapping[str, State],
-        sources: Mapping[str, Source],
         shield: Shield,
         ids: Sequence[Any] | None = None,
     ) -> Self:
         """Set the fitted attributes from a fit or from a file."""
-        self._states, self._sources, self._shield, self._ids = dict(states), dict(sources), shield, ids
+        self._states, self._shield, self._ids = dict(states), shield, ids
         self.model_ = model
         self.party_names_ = names
         self.n_features_in_ = model.n_features
@@ -809,19 +796,13 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         settings, compute = self._settings()
         terms = protocols.Terms(self._shield.run)
         protocol = protocols.place(list(given.tables), settings, self.model_, in_process.BATCH, terms)
-        return in_process.asked(
-            protocol, given.tables, self._states, settings, compute, run=terms.run, sources=self._sources
-        )
+        return in_process.asked(protocol, given.tables, self._states, settings, compute, run=terms.run, new=True)
 
     def _ask_rows(self, tables: Mapping[str, Any], *, exact: bool = False) -> Mapping[str, Any]:
         """Messages about the new samples from the parties that are present."""
         settings, compute = self._settings()
         protocol = protocols.new_rows(list(tables), in_process.BATCH, exact=exact)
-        return in_process.asked(protocol, tables, self._states, settings, compute, sources=self._sources)  # type: ignore[no-any-return]
-
-    def _opened(self, name: str, table: Any) -> Array:
-        """A party's table; opened first if it was given as a path or a function."""
-        return opened(name, table, columns_are=self._states[name].kernel.columns_are)
+        return in_process.asked(protocol, tables, self._states, settings, compute, new=True)  # type: ignore[no-any-return]
 
     def _labeled(self, scores: Array, ids: Sequence[Any] | None) -> Any:
         """Scores with the labels of their rows, where a DataFrame is asked for; scikit-learn names the columns."""
@@ -833,7 +814,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
 def _with_columns(model: Any, states: Mapping[str, State], columns: Any, settings: Fit) -> dict[str, State]:
     """States with their column names; warns about problems that affect the result."""
     if settings.protect != "blind":
-        warn(about_kernel(model, remedy=remedy(settings.standardize)))
+        warn(about_kernel(model))
     named = {name: replace(state, columns=columns.get(name)) for name, state in states.items()}
     warn(sentence for state in named.values() for sentence in about_columns(state))
     return named

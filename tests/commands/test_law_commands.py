@@ -205,8 +205,8 @@ def test_a_kernel_matrix_follows_the_order_of_the_samples(office):
     run = runs.load(office.path / "run")
     placed, notes = processes.place(run, {"clinic": office.path / "n.csv"})
     assert placed.missing == ("bank", "shop")
-    assert any("placed without" in note for note in notes)
-    with pytest.warns(UserWarning, match="placed without"):
+    assert any("mean rows are used" in note for note in notes)
+    with pytest.warns(UserWarning, match="mean rows are used"):
         expected = model.transform({"clinic": new})
     np.testing.assert_allclose(np.abs(placed_in(office.path / "run/new")), np.abs(expected), atol=1e-7)
 

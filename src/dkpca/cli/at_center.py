@@ -24,7 +24,6 @@ NOT_HERE = (
     "kernel", "gamma", "degree", "coef0", "rank", "precision", "protect", "projection", "audit", "standardize",
     "lacking", "n_jobs", "timeout",
 )  # fmt: skip
-REMEDY = "use a smaller --gamma, such as scale in a fit, or standardize the columns (--standardize)"
 
 Ids = Annotated[
     Path | None,
@@ -91,7 +90,7 @@ def run_facts(run: Run) -> dict[str, object]:
         "out": str(run.path),
         **run.settings,
         "explained_variance_ratio": [float(value) for value in run.model.explained_variance_ratio],
-        "warnings": about_kernel(run.model, remedy=REMEDY),
+        "warnings": about_kernel(run.model),
         "certificate": run.model.certificate.to_dict(),
         "notes": list(run.notes),
     }
@@ -108,7 +107,7 @@ def run_words(run: Run) -> list[str | Table]:
     title = f"{model.n_samples:,} samples, {model.n_components} components, {ratio:.1%} of the variance"
     lines: list[str | Table] = [table(title, ["party", "columns", "rank", "sent", "raw columns"], rows)]
     lines += model.certificate.short()
-    lines += [f"warning: {sentence}" for sentence in about_kernel(model, remedy=REMEDY)]
+    lines += [f"warning: {sentence}" for sentence in about_kernel(model)]
     lines += [f"note: {note}" for note in run.notes]
     if model.is_blind:
         return [*lines, f"wrote {run.path}; its rows are rotated samples, which only the parties can rotate back"]
