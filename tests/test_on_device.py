@@ -185,7 +185,7 @@ def test_no_more_than_a_group_of_rows_travels_at_a_time(torch, monkeypatch):
 
 def test_a_device_that_is_not_there_is_named(torch):
     for device in ("cuda:99", "abacus"):
-        with pytest.raises(InputError, match=rf"device '{device}' cannot be computed on \(.*\); use one that is"):
+        with pytest.raises(InputError, match=rf"device '{device}' cannot be computed on \(.*\); leave"):
             DKPCA(2, device=device).fit(tables(30))
 
 

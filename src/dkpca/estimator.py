@@ -48,7 +48,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         Number of components to keep, or the share of the variance to capture (between 0 and 1). None: all with
         nonzero eigenvalues.
     kernel : str, Kernel, or dict of party to either, default="rbf"
-        "rbf", "linear", "laplacian", "poly", "cosine", "chi2", "additive_chi2", "overlap" (categories),
+        "rbf", "linear", "laplacian", "poly", "cosine", "chi2", "overlap" (categories),
         "precomputed" (the table is the party's kernel matrix), or a kernel object, which brings its own parameters.
     law : {"product", "sum"} or None, default=None
         How the parties' kernel matrices combine. None: the law that gives the same kernel of the joined table
@@ -60,7 +60,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         party sends three numbers for this; with "rbf" and standardize=True none, and a constant column counts like
         the others. If all tables are constant, gamma is 1. It is not the "scale" of scikit-learn's SVC,
         1 / (n_features * variance). None, as in scikit-learn: 1 / number of columns over all parties; 1 if "chi2" is
-        the only kernel with a gamma. "linear", "cosine", "additive_chi2" and "precomputed" have none.
+        the only kernel with a gamma. "linear", "cosine" and "precomputed" have none.
     weights : None, "balanced", "statis", or dict of party to number, default=None
         How much each party counts. "balanced" under the product of n parties: each party gets the gamma at which its
         exponent has mean 1 / n over pairs of samples. Under the sum: the gamma at which that mean is 1, and then each
@@ -557,14 +557,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             raise InputError(f"{method}: X needs the samples of the fit in their order; arrange them by sample_ids_")
         return given.tables
 
-    def report(
-        self,
-        path: str | Path,
-        *,
-        labels: Any = None,
-        survival: tuple[str, str] | None = None,
-        title: str | None = None,
-    ) -> None:
+    def report(self, path: str | Path, *, labels: Any = None, title: str | None = None) -> None:
         """Draw the result as one page that works offline, as `dkpca report` does; needs the extra `cli`.
 
         Parameters
@@ -573,10 +566,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             The page to write.
         labels : DataFrame, mapping of name to column, or one column, optional
             Labels of the samples, matched by the index or in the order of `sample_ids_`. The page colors samples by
-            them, and tests their association with the components (corrected for multiple tests) and with clusters.
-        survival : (str, str), optional
-            Columns of the labels with times and events (0 or 1): survival by cluster, and a Cox regression on the
-            components. Needs the extra `outcomes`.
+            them, and tests their association with the components (corrected for multiple tests).
         title : str, optional
             Headline.
         """
@@ -591,7 +581,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             raise InputError(f"labels have the shape {labels.shape}; give one column, or a DataFrame")
         names = {name for state in fitted._states.values() for name in state.columns or ()}
         import_module("dkpca.report.page").write_model(
-            Path(path), fitted.model_, fitted.sample_ids_, labels, survival=survival, title=title, in_fit=names
+            Path(path), fitted.model_, fitted.sample_ids_, labels, title=title, in_fit=names
         )
 
     def annotate(self, data: Any) -> None:
@@ -685,28 +675,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         return estimator._take_over(
             saved.model, list(saved.party_names), saved.states, sources, saved.shield, saved.ids
         )
-
-    @classmethod
-    def from_run(cls, path: str | Path) -> Self:
-        """Open a run directory of the commands, as the center sees it.
-
-        `transform` needs the parties' private states, which are in `private/` after `dkpca fit`; it prepares tables
-        as that fit did, by the names of their columns. Without the states, new samples are placed by `dkpca.extend`
-        at each party and `dkpca.project` at the center. Parameters that a run does not record have their defaults.
-
-        Parameters
-        ----------
-        path : str or Path
-            The directory.
-        """
-        model = import_module("dkpca.store.files").model_beside(Path(path))
-        kept = import_module("dkpca.store.files").read_states(Path(path) / "private")
-        ids = {name: wire.fingerprint(summary) for name, summary in model.received.items()}
-        states = {name: state for name, state in kept.items() if getattr(state, "summary_id", "") == ids.get(name)}
-        kernel = model.kernel if len(set(model.kernels.values())) == 1 else model.kernels
-        used = {name: value for name, value in vars(model.settings).items() if name != "dtype"}
-        estimator = cls(model.n_components, kernel=kernel, **used)
-        return estimator._take_over(model, list(model.summaries), states, {}, Shield())
 
     def __sklearn_is_fitted__(self) -> bool:
         return "model_" in vars(self)

@@ -46,9 +46,12 @@ def test_scores_are_orthogonal_to_them_and_new_samples_are_placed_as_the_library
     found = scores.drop("sample").to_numpy()
     assert np.abs((monday - monday.mean()) @ found).max() < 1e-9
     new = pl.read_csv(folder / "run" / "new" / "embedding.csv")
-    model = DKPCA.from_run(folder / "run")
-    tables = {name: pl.read_csv(folder / f"{name}-new.csv").drop("id").to_pandas() for name in ("lab", "clinic")}
-    placed = model.transform(tables, covariates={"batch": [batch[name] for name in new["sample"]]})
+    of_fit, later = (
+        {name: pl.read_csv(folder / f"{name}{end}.csv").drop("id").to_pandas() for name in ("lab", "clinic")}
+        for end in ("", "-new")
+    )
+    model = DKPCA(3, standardize=True).fit(of_fit, covariates={"batch": [batch[name] for name in scores["sample"]]})
+    placed = model.transform(later, covariates={"batch": [batch[name] for name in new["sample"]]})
     np.testing.assert_allclose(new.drop("sample", "outside", "completed").to_numpy(), placed, atol=1e-9)
     again = in_process("fuse", "--components", "2", "--out", "run", "--json", cwd=folder)
     assert json.loads(again.out)["covariates"] == ["batch"]

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from dkpca.cli import options as o
 from dkpca.cli.options import GivenSettings
-from dkpca.cli.output import progress, show, table
+from dkpca.cli.output import at_work, show, table
 from dkpca.cli.table_options import at_hand
 from dkpca.errors import InputError
 from dkpca.fusion.diagnostics import about_kernel
@@ -63,22 +63,22 @@ def fuse(
     names = [item.message.party for item in received] + runs.parties_in(out)
     fit, compute, given = asked.fit(names), asked.compute, asked.given
     sample_names, ways = read_names(ids, id_column)
-    with progress("fusing"):
-        run = runs.fuse(
-            out,
-            received,
-            **{name: getattr(fit, name) for name in ("n_components", "center", "law", "weights") if name in given},
-            solver=fit.solver,
-            n_landmarks=fit.n_landmarks,
-            random_state=fit.seed,
-            roster=[name.strip() for name in roster.split(",") if name.strip()],
-            without=without or (),
-            keep=keep,
-            sample_names=sample_names,
-            id_normalize=ways,
-            device=compute.device,
-            memory=MemoryLimit.of(compute.max_memory, out.parent),
-        )
+    at_work("fusing")
+    run = runs.fuse(
+        out,
+        received,
+        **{name: getattr(fit, name) for name in ("n_components", "center", "law", "weights") if name in given},
+        solver=fit.solver,
+        n_landmarks=fit.n_landmarks,
+        random_state=fit.seed,
+        roster=[name.strip() for name in roster.split(",") if name.strip()],
+        without=without or (),
+        keep=keep,
+        sample_names=sample_names,
+        id_normalize=ways,
+        device=compute.device,
+        memory=MemoryLimit.of(compute.max_memory, out.parent),
+    )
     used = [f"{name}: {file}" for name, file in run.came_in.items()]
     show(as_json, run_facts(run), [*used, *run_words(run)])
 

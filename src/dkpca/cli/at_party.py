@@ -11,7 +11,7 @@ from dkpca import wire
 from dkpca.cli import options as o
 from dkpca.cli.inspecting import may_send, recovery_facts
 from dkpca.cli.options import GivenSettings
-from dkpca.cli.output import progress, show
+from dkpca.cli.output import at_work, show
 from dkpca.cli.table_options import reads_table, with_standardize
 from dkpca.errors import InputError
 from dkpca.exchange import holdings
@@ -60,8 +60,6 @@ def summarize(
     keep_state: Annotated[
         bool, typer.Option("--keep-state/--no-state", help="Whether to keep the private state.")
     ] = True,
-    limits: o.LimitsFile = None,
-    ledger: o.Ledger = None,
     as_json: o.AsJson = False,
 ) -> None:
     """Compute the one message that a party sends to the center.
@@ -74,7 +72,9 @@ def summarize(
 
     Example: `dkpca summarize airline.csv --id flight --gamma 0.006 --rank 40 --out airline.summary`
     """
-    box = o.sender(out, limits or table.limits, ledger, table.path)
+    if out.resolve() == table.path.resolve():
+        raise InputError(f"{out}: is the table itself; choose another --out")
+    storage.check_writable(out, *storage.DKPCA_FILE)
     state_path = (state or out.with_suffix(".state")) if keep_state else None
     if state_path is not None and state_path.resolve() in (table.path.resolve(), out.resolve()):
         raise InputError(f"{state_path}: the private state needs a separate file; choose another --state")
@@ -85,12 +85,12 @@ def summarize(
     memory = MemoryLimit.of(compute.max_memory, out.parent)
     holding = replace(with_standardize(table, asked), memory=memory)
     about = f"{holding.party}: eigenpairs of its kernel matrix"
-    with progress(about):
-        asked_for = summary_question(fit, {holding.party: chosen}, holding.party, 0)
-        summary, kept = holdings.summarize(holding, box, asked_for, state=state_path, device=compute.device)
+    at_work(about)
+    asked_for = summary_question(fit, {holding.party: chosen}, holding.party, 0)
+    summary, kept = holdings.summarize(holding, asked_for, out, state=state_path, device=compute.device)
     prepared = preparation_of(kept)
     notes = [*prepared.notes, *_left_by_limit(summary, kept), *about_columns(replace(kept, columns=prepared.names))]
-    within, verdict = may_send(kept.recovery, box.limits)
+    within, verdict = may_send(kept.recovery)
     result = {
         "party": summary.party,
         "kernel": summary.kernel.to_dict(),

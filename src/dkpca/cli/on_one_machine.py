@@ -9,7 +9,7 @@ from rich.table import Table
 from dkpca.cli import options as o
 from dkpca.cli.at_center import run_facts, run_words
 from dkpca.cli.options import GivenSettings
-from dkpca.cli.output import progress, show
+from dkpca.cli.output import at_work, show
 from dkpca.cli.table_options import Ids, at_hand, holdings_of, named
 from dkpca.errors import InputError
 from dkpca.exchange import processes
@@ -61,8 +61,8 @@ def fit(
     new_tables = {name: path for name, path in map(named, new or ()) if name is not None}
     if len(new_tables) < len(new or ()):
         raise InputError("--new: write NAME=FILE, with the name of a party of the fit, once for each party")
-    with progress("fit"):
-        run, notes = processes.fit(out, holdings, request, asked.compute, covariates=taken_out)
+    at_work("fit")
+    run, notes = processes.fit(out, holdings, request, asked.compute, covariates=taken_out)
     lines: list[str | Table] = [*(f"note: {note}" for note in notes), *run_words(run, naming="--id")]
     facts = run_facts(run) | {"notes": notes}
     if new_tables:

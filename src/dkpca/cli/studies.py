@@ -60,7 +60,7 @@ def _waiting(as_json: bool = False) -> Iterator[None]:
     try:
         yield
     except WaitingError as waiting:
-        told = {"waiting_for": list(waiting.members), "step": waiting.step, "since": waiting.since}
+        told = {"waiting_for": list(waiting.members), "step": waiting.step}
         print(json.dumps(told) if as_json else waiting.words())
         raise typer.Exit(WAITING) from None
 
@@ -85,8 +85,8 @@ def join(
 
 
 def place(folder: str) -> closing[Folder]:
-    """Reach a folder, and let go of it."""
-    return closing(Folder(founding.local(folder)))
+    """Reach a folder, and let go of it; a local path is made absolute, so that every command means the same one."""
+    return closing(Folder(folder if "://" in folder else str(Path(folder).expanduser().absolute())))
 
 
 @group.command("review")
@@ -95,10 +95,11 @@ def review(folder: Place, own: Own, as_json: AsJson = False) -> None:
 
     Exits 1 if the study exceeds the limits in the party's limits.toml.
     """
-    from dkpca.cli.output import progress
+    from dkpca.cli.output import at_work
     from dkpca.exchange import study
 
-    with _waiting(as_json), place(folder) as there, progress("running the plan on your table"):
+    with _waiting(as_json), place(folder) as there:
+        at_work("running the plan on your table")
         found = study.review(there, Memory(own))
     print(json.dumps(found.to_dict()) if as_json else "\n".join(found.words()))
     if not found.green:

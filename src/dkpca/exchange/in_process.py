@@ -24,7 +24,7 @@ from dkpca.fusion import FusedModel
 from dkpca.fusion.covariates import Covariates
 from dkpca.linalg.arrays import Array, MemoryLimit, dtype_name
 from dkpca.linalg.eigenpairs import signs_of
-from dkpca.linalg.rows import away_from, tell, threads_of_our_own
+from dkpca.linalg.rows import away_from, threads_of_our_own
 from dkpca.messages import MaskedSum, digest, row_number_digest
 from dkpca.party.answers import ANSWERS, Party, Union
 from dkpca.party.questions import Question
@@ -62,8 +62,6 @@ def fit(
         for name, party in parties.items():
             party.ids = sample_ids if places is None else [sample_ids[place] for place in places[name]]
     if places is not None and settings.protect != "none":  # the parties pad their own tables
-        if settings.protect == "sums":
-            protocols.check_hidden_among_others(places)
         n_samples = 1 + max(int(np.max(own)) for own in places.values())
         for name, party in parties.items():
             party.union[""] = Union(n_samples, np.asarray(places[name]))
@@ -135,7 +133,6 @@ def drive(
         if not any(question.reads_table for _, question in jobs):
             done = [answer(*job) for job in jobs]
         else:
-            tell(ask.step, 0.0)
             try:
                 done = Parallel(n_jobs=compute.n_jobs, timeout=compute.timeout)(delayed(answer)(*job) for job in jobs)
             except (TimeoutError, multiprocessing.TimeoutError) as error:

@@ -138,12 +138,6 @@ def decode_state(data: bytes) -> State:
     return state
 
 
-def read_states(directory: Path) -> dict[str, State]:
-    """Read the states in a directory, by party; none if there is no directory."""
-    states = [read_state(path) for path in sorted(directory.glob("*.state"))]
-    return {state.party: state for state in states}
-
-
 def read_state(path: Path) -> State:
     """Read one party's state."""
     with naming(path):
@@ -183,7 +177,7 @@ def decode_model(data: Buffer, beside: Mapping[str, Summary] | None = None) -> F
     header = container.verify(header, arrays)
     inside = {name.removeprefix(INSIDE): array for name, array in arrays.items() if name.startswith(INSIDE)}
     if beside is None and not inside:
-        raise WireError("is the model of a run, and needs the messages beside it; open the run: DKPCA.from_run")
+        raise WireError("is the model of a run, without its messages; give these to dkpca.fuse")
     summaries = beside or {name: _summary(array.tobytes()) for name, array in sorted(inside.items())}
     if header.get("summary_ids") != _ids(summaries):
         raise WireError("does not belong to its messages")
@@ -194,7 +188,7 @@ def model_beside(directory: Path) -> FusedModel:
     """Read the model of a run, with the messages beside it."""
     file = directory / MODEL_FILE
     if not file.exists():
-        raise InputError(f"{directory}: is not a run directory, or a command was interrupted there; repeat it")
+        raise InputError(f"{directory}: has no model; a command was interrupted there, or is at work: repeat it")
     summaries = {name: item.message for name, item in stored_summaries(directory).items()}
     with naming(file):
         try:

@@ -770,21 +770,12 @@ def for_new_samples(
     }
     matrices = [name for name in dense if of_fit and states[name].kernel.columns_are == "samples"]
     dense |= {name: matrix_like_its_rows(name, dense[name]) for name in matrices}
-    if not isinstance(sample_ids, Sequence):
-        sample_ids = _ids_in_files(dense, states) | dict(sample_ids or {}) or None
     found = matched(dense, sample_ids, lacking=lacking, matrices=matrices, least=1)
     numbers = {name: as_numbers(states[name], each) for name, each in found.tables.items()}
     kernels = {name: states[name].kernel for name in numbers}
     tables, here = _checked(numbers, kernels, same_rows=found.places is None)
     check_like_fit(here, {name: state.origin for name, state in states.items()})
     return replace(found, tables=tables, columns={name: states[name].columns for name in tables})
-
-
-def _ids_in_files(given: Mapping[str, Any], states: Mapping[str, State]) -> dict[str, Labels]:
-    """Ids of tables in files, by party, where a command read the table of the fit with such a column."""
-    files = {name: table for name, table in given.items() if isinstance(table, InFile)}
-    found = {n: _reader(n).ids_of_new(states[n], table.path) for n, table in files.items() if states[n].preparation}
-    return {name: ids for name, ids in found.items() if ids is not None}
 
 
 def as_numbers(state: State, table: Any) -> Any:

@@ -17,16 +17,13 @@ from dkpca.errors import InputError, StorageError
 from dkpca.linalg.arrays import MemoryLimit, tall
 from dkpca.party.state import ANOTHER_VERSION, State
 from dkpca.tables import inputs, numerals
-from dkpca.tables.ids import matching_keys
 from dkpca.tables.reading import (
     TEXT,
     Matrix,
     Reading,
     Table,
-    column_names,
     from_frame,
     read,
-    read_ids,
     some,
     text_among_numbers,
 )
@@ -313,14 +310,6 @@ def new_rows(state: State, table: Any) -> Any:
         return preparation.apply(read(Path(table), reading))
     X = preparation.apply(from_frame(table, reading, name=f"party {state.party!r}"))
     return type(table)(X, index=table.index) if hasattr(table, "iloc") else X
-
-
-def ids_of_new(state: State, path: Path) -> list[str] | None:
-    """Ids of new rows in a file, as they are matched; None where the fit had none, or the file lacks that column."""
-    how = preparation_of(state).reading
-    if how.id_column is None or how.id_column not in column_names(path, how.dialect):
-        return None
-    return matching_keys(read_ids(path, how.id_column, how.dialect, how.id_normalize), how.id_normalize)
 
 
 def read_numbers(party: str, path: Path, columns: Sequence[str] = (), memory: MemoryLimit | None = None) -> Matrix:
