@@ -66,10 +66,9 @@ def test_check_leaves_dates_out_unless_they_are_asked_for(office):
         assert told.json["n_features"] == 4 - excluded
 
 
-def test_names_of_two_levels_are_refused_with_the_way_to_parties():
+def test_names_of_two_levels_are_names():
     table = NUMBERS.set_axis(pd.MultiIndex.from_tuples([("rna", "a"), ("rna", "b"), ("protein", "c")]), axis=1)
-    with pytest.raises(InputError, match="column names have 2 levels; make each name of the first level a party"):
-        DKPCA(2).fit(table)
+    assert DKPCA(2).fit(table).n_features_in_ == 3
     model = DKPCA(2).fit({name: table[name] for name in table.columns.unique(0)})
     assert model.party_names_ == ["rna", "protein"]
 
