@@ -277,9 +277,9 @@ class TestErrors:
             ),
             (
                 {"parties": [list(range(64)), []]},
-                r"parties \[.party1.\] have no column; every party needs at least one",
+                r"parties\['party1'\] is \[\], which holds no name or position of a column",
             ),
-            ({"parties": [["age"]]}, "column 'age' in parties is no position below 64, and no name"),
+            ({"parties": [["age"]]}, r"parties\['party0'\] holds 'age', which is no name or position of a column"),
             ({"parties": {"a/b": range(64)}}, "party name 'a/b' cannot be used"),
         ],
         ids=str,

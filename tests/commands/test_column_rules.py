@@ -74,9 +74,9 @@ def test_names_of_two_levels_are_names():
 
 
 def test_a_text_where_a_list_of_columns_belongs_is_named():
-    with pytest.raises(InputError, match=r"parties names 'rna' instead of a list of names or positions"):
+    with pytest.raises(InputError, match=r"parties\['rna'\] is 'rna', .* give a list of these"):
         DKPCA(2, parties={"rna": "rna"}).fit(NUMBERS)
-    with pytest.raises(InputError, match=r"parties names slice\(0, 2, None\) instead of a list"):
+    with pytest.raises(InputError, match=r"parties\['rna'\] is slice\(0, 2, None\), .* give a list"):
         DKPCA(2, parties={"rna": slice(0, 2), "dna": [2]}).fit(NUMBERS)  # type: ignore[dict-item]
 
 

@@ -10,7 +10,7 @@ import hashlib
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from itertools import chain
@@ -152,7 +152,7 @@ def check_exact(column: str, values: Sequence[Any]) -> None:
     if beyond_doubles(values):
         raise InputError(
             f"{column} has whole numbers beyond 2^53, which double precision cannot distinguish; subtract a whole "
-            "number from them first, leave the column out, or use the kernel 'overlap' if they are codes"
+            "number from them, leave them out, or use the kernel 'overlap' for codes"
         )
 
 
@@ -199,10 +199,7 @@ def without_zeros_left_out(name: str, table: Any, *, taken: bool) -> Any:
     if not scipy.sparse.issparse(table):
         return table
     if not taken:
-        raise InputError(
-            f"party {name!r}: sparse tables work only with kernel='linear': other kernels treat zeros like any "
-            "other value; use table.toarray()"
-        )
+        raise InputError(f"party {name!r}: sparse tables work only with kernel='linear'; use table.toarray()")
     needed, free = 8 * math.prod(table.shape), free_memory(np.empty(0))
     if COPIES * needed > free:
         raise InputError(
@@ -245,37 +242,26 @@ def column_groups(parties: Any, n_features: int, names: Any) -> dict[str, list[i
     parties = 1 if parties is None else parties
     if isinstance(parties, int | np.integer):
         if not 1 <= parties <= n_features:
-            raise InputError(
-                f"parties is {parties}, but there are {n_features} columns; every party needs at least one"
-            )
+            raise InputError(f"parties is {parties}, but there are {n_features} columns; every party needs one")
         blocks = np.array_split(np.arange(n_features), int(parties))
         return {f"party{j}": block.tolist() for j, block in enumerate(blocks)}
     if not isinstance(parties, Mapping):
         parties = {f"party{j}": group for j, group in enumerate(parties)}
-    odd = [group for group in parties.values() if isinstance(group, str) or not isinstance(group, Iterable)]
-    if odd:
-        raise InputError(f"parties names {odd[0]!r} instead of a list of names or positions of columns; write a list")
-    groups = {
-        check_party_name(name): [_position(c, n_features, names) for c in group] for name, group in parties.items()
-    }
-    empty = [name for name, group in groups.items() if not group]
-    if empty:
-        raise InputError(f"parties {empty} have no column; every party needs at least one")
-    counts = np.bincount([c for group in groups.values() for c in group], minlength=n_features)
+    named = list(range(n_features) if names is None else names)
+    place = dict(zip(named, range(n_features), strict=True)) | {j: j for j in range(n_features)}
+    groups = dict[str, list[int]]()
+    for name, group in parties.items():
+        listed = [] if isinstance(group, str) or not isinstance(group, Iterable) else list(group)
+        unknown = [column for column in listed if not isinstance(column, Hashable) or column not in place]
+        if unknown or not listed:
+            what = f"holds {unknown[0]!r}, which is" if unknown else f"is {group!r}, which holds"
+            raise InputError(f"parties[{name!r}] {what} no name or position of a column; give a list of these")
+        groups[check_party_name(name)] = [place[column] for column in listed]
+    counts = np.bincount([j for group in groups.values() for j in group], minlength=n_features)
     if (counts != 1).any():
-        named = zip(range(n_features) if names is None else names, counts, strict=True)
-        wrong = some(column for column, count in named if count != 1)
+        wrong = some(column for column, count in zip(named, counts, strict=True) if count != 1)
         raise InputError(f"parties must cover every column exactly once, but not {wrong}; pass only what they cover")
     return groups
-
-
-def _position(column: Any, n_features: int, names: Iterable[str] | None) -> int:
-    if isinstance(column, int | np.integer) and 0 <= column < n_features:
-        return int(column)
-    known = [] if names is None else list(names)
-    if column not in known:
-        raise InputError(f"column {column!r} in parties is no position below {n_features}, and no name of a column")
-    return known.index(column)
 
 
 def one_table(X: Any, *, least: int) -> Any:
@@ -335,17 +321,12 @@ def matched(
         if moved and nameless:
             raise InputError(
                 f"the rows of {moved} are not in the order of those of {first!r}, and {nameless} have no labels to "
-                "match by; give labels with sample_ids, or pass all tables in the same order"
+                "match by; give them with sample_ids"
             )
-        notes = [
-            f"party {name!r}: its rows were put into the order of party {first!r}, by their labels" for name in moved
-        ]
+        notes = [f"party {n!r}: its rows were put into the order of party {first!r}, by their labels" for n in moved]
         return PartyTables(_reordered(tables, labels, labels[first], matrices), labels[first], labels[first], notes)
     if nameless:
-        raise InputError(
-            f"parties have different samples, and {nameless} have no labels to identify theirs; give them "
-            "with sample_ids"
-        )
+        raise InputError(f"parties have different samples, and {nameless} have no labels; give them with sample_ids")
     union: Labels = list(dict.fromkeys(chain.from_iterable(labels.values())))
     if lacking != "drop":
         position = dict(zip(union, range(len(union)), strict=True))
@@ -388,8 +369,8 @@ def check_outcome(y: Any, ids: Labels | None, first: Labels | None) -> None:
     given = (first or []) if set(own).isdisjoint(ids) else own
     if given != ids:
         raise InputError(
-            f"the {len(given):,} values of y do not match the {len(ids):,} samples of the fit one to one, in the "
-            "same order; fit without y, and take y.loc[model.sample_ids_] afterwards"
+            f"the {len(given):,} values of y do not match the {len(ids):,} samples of the fit one to one, in order; "
+            "fit without y, and take y.loc[model.sample_ids_] afterwards"
         )
 
 
@@ -413,10 +394,8 @@ def rows_of_samples(values: Any, ids: Labels | None, first: Labels | None, what:
     known = set(own)
     lacking = [label for label in ids if label not in known]
     if lacking:
-        raise InputError(
-            f"{what} have no row for {len(lacking):,} of {len(ids):,} samples, such as {lacking[0]!r}; give one row "
-            "for each sample under its label"
-        )
+        what = f"{what} have no row for {len(lacking):,} of {len(ids):,} samples, such as {lacking[0]!r}"
+        raise InputError(f"{what}; give one row for each sample under its label")
     if len(known) < len(own):
         raise InputError(f"{what} have repeated labels; give one row for each sample")
     return values.loc[ids]
@@ -436,9 +415,7 @@ def _labels(tables: Mapping[str, Any], sample_ids: Any) -> dict[str, Labels]:
             own = given[name]
             found[name] = own.tolist() if isinstance(own, np.ndarray) else list(own)
             if hasattr(table, "shape") and len(found[name]) != table.shape[0]:
-                raise InputError(
-                    f"party {name!r}: {len(found[name])} sample ids for {table.shape[0]} rows; give one for each row"
-                )
+                raise InputError(f"party {name!r}: {len(found[name])} sample ids for {table.shape[0]} rows")
         elif hasattr(table, "iloc") and hasattr(table, "index"):
             found[name] = list(table.index)
     return found
@@ -451,10 +428,7 @@ def _check_each(labels: Mapping[str, Labels]) -> None:
             raise InputError(f"party {name!r}: row {missing[0] + 1} has no label; give every sample an id")
         if len(set(own)) < len(own) and any(other != own for other in labels.values()):
             twice = Counter(own).most_common(1)[0][0]
-            raise InputError(
-                f"party {name!r}: label {twice!r} occurs in several rows, and its rows differ from those of other "
-                "parties; labels must be unique: keep only one of these rows"
-            )
+            raise InputError(f"party {name!r}: label {twice!r} occurs in several rows; keep only one of these rows")
 
 
 def _check_same_samples(first: str, ours: Labels, name: str, theirs: Labels) -> None:
@@ -481,8 +455,8 @@ def matrix_like_its_rows(name: str, table: Any) -> Any:
         return table
     if not table.index.is_unique or set(table.columns) != set(table.index):
         raise InputError(
-            f"party {name!r}: the columns of a kernel matrix are its samples, but its columns and rows have "
-            "different labels; give both the same labels, or pass an array (table.to_numpy()) with both in one order"
+            f"party {name!r}: the columns and rows of its kernel matrix have different labels; give both the same, "
+            "or pass an array (table.to_numpy())"
         )
     return table.loc[:, table.index]
 
@@ -496,7 +470,7 @@ def like_fit(name: str, table: Any, columns: tuple[str, ...] | None) -> Any:
         differ = sorted(set(given) ^ set(columns)) or given
         raise InputError(
             f"party {name!r}: its columns differ from those of the fit, in {some(differ)}; name them as in the fit, "
-            "or pass arrays with the columns of the fit in their order"
+            "or pass arrays"
         )
     own = dict(zip(given, table.columns, strict=True))
     return table[[own[column] for column in columns]]
@@ -626,10 +600,8 @@ def as_numbers(state: State, table: Any) -> Any:
     try:
         return import_module("dkpca.tables.preparation").new_rows(state, table)
     except ModuleNotFoundError as error:
-        raise InputError(
-            f"party {state.party!r}: the dkpca command prepared its table, which needs {error.name}; install it with "
-            "pip install 'dkpca[cli]'"
-        ) from error
+        what = f"party {state.party!r}: the dkpca command prepared its table, which needs {error.name}"
+        raise InputError(f"{what}; pip install 'dkpca[cli]'") from error
 
 
 def as_precise_as(X: Any, scores: Array) -> Array:
