@@ -33,7 +33,7 @@ from dkpca.linalg.rows import (
     threads_of_our_own,
 )
 from dkpca.messages import AuditRequest, AuditRows, Partials, Rows, Statistics, Summary, check_party_name
-from dkpca.party.candidates import Candidate, Candidates, choose_rank, first_look
+from dkpca.party.candidates import Candidate, Candidates, choose_rank
 from dkpca.party.limits import ANYTHING, Limits
 from dkpca.party.questions import StatisticsWanted, SummaryWanted
 from dkpca.party.state import PartyState, State, SumState
@@ -78,10 +78,7 @@ def summarize(
     device: str | None = None,
     memory: MemoryLimit | None = None,
 ) -> tuple[Summary, PartyState]:
-    """Compute the one message that a party sends, and the state that it keeps.
-
-    `prepared`: columns are standardized already. `known_rows`: attack the message, as somebody who knows so many.
-    """
+    """The one message that a party sends, attacked by `known_rows` (0: not), and the state that it keeps."""
     _check_samples(X, party, limits)
     limits.check_form(asked.precision, "none" if blind is None else "blind")
     rank = limits.bounded(asked.rank.sent_in(asked.precision))
@@ -101,26 +98,22 @@ def summarize(
             gram = Centered(gram)
 
         # Leading eigenpairs of K, lambda and V (linalg/leading.py picks the solver): as many as the rule first asks
-        # for. `Candidates` computes more if the rule needs them.
-        eigenpairs = partial(leading, gram, solver=asked.solver, random_state=asked.random_state, device=device)
-        most = min(limits.rank, gram.n)
+        # for, and more if it needs them. The rule reads the spectrum, and goals are measured on the message.
         with _naming(party):
-            first = first_look(rank, most, gram.n)
-            pairs = None if first is None else eigenpairs(first[0], enough=first[1])
-
-            # The rank is chosen: the rule reads the spectrum, and goals are measured on the message.
             candidates = Candidates(
                 gram=gram,
                 table=X,
                 message=_message(table, party, sample_ids, blind),
                 precision=asked.precision,
                 digits=DIGITS[limits.precision],
-                most=most,
-                pairs=pairs,
-                eigenpairs=eigenpairs,
+                most=min(limits.rank, gram.n),
+                eigenpairs=partial(
+                    leading, gram, solver=asked.solver, random_state=asked.random_state, device=device
+                ),
                 turn=None if blind is None else blind.turned,
                 device=device,
             )
+            candidates.begin(rank)
             if limits.recovery < 1:  # no message stays within the limits if the coarsest does not
                 known_rows, coarsest = limits.known_rows, candidates.at(0)
                 limits.check_recovery(coarsest.summary.rank, coarsest.recovery(known_rows).worst)
@@ -256,10 +249,7 @@ def extend(
     device: str | None = None,
     memory: MemoryLimit | None = None,
 ) -> Any:
-    """Return the factor rows of new samples, a(y) = k(y, X) V / sqrt(lambda), as `Rows`.
-
-    Exact, the paper's message as `Partials`: distances or inner products to every training sample.
-    """
+    """Factor rows of new samples as `Rows`; exact, distances or inner products to training samples as `Partials`."""
     limits.check_new(exact=exact)
     _check_open(state, limits, state.precision, "so are its new samples: answer with masked numbers (protect='sums')")
     about = state.party, state.summary_id, _digest(sample_ids, X_new)
@@ -286,20 +276,20 @@ def factor_rows(
 ) -> Array:
     """Rows of the party's factor: a(y) = k(y, X) V / sqrt(lambda)."""
     X_new = state.measured(X_new, memory)
+    place, anchors, weights = away_from(device, X_new), state.anchors, state.weights
+    if place is not None:
+        anchors, weights = sent_to(anchors, place), sent_to(weights, place)
+
+    def strip(rows: slice) -> Array:
+        X = X_new[rows, :] if place is None else sent_to(X_new[rows, :], place)
+        A = state.kernel(X, anchors) @ weights
+        return A if place is None else sent_to(A, X_new)
+
+    # a(y) = k(y, X) V / sqrt(lambda), a further row of the factor; with landmarks, k(y, landmarks) times their
+    # weights. A blind fit adds the offset that centers the new row as the fit was centered.
     with quiet():
-        # a(y) = k(y, X) V / sqrt(lambda), a further row of the factor; with landmarks, k(y, landmarks) times their
-        # weights. A blind fit adds the offset that centers the new row as the fit was centered.
-        rows = _beside_anchors(state, X_new, state.weights, device)
-    return rows if state.offset is None else rows + state.offset[None, :]
-
-
-def _beside_anchors(state: PartyState, X: Array, weights: Array, device: str | None) -> Array:
-    """k(X, anchors) @ weights, a strip of rows at a time; the weights of a factor are V / sqrt(lambda)."""
-    place = away_from(device, X)
-    if place is None:
-        return by_strips(lambda rows: state.kernel(X[rows, :], state.anchors) @ weights, X, weights)
-    anchors, there = sent_to(state.anchors, place), sent_to(weights, place)
-    return by_strips(lambda rows: sent_to(state.kernel(sent_to(X[rows, :], place), anchors) @ there, X), X, weights)
+        made = by_strips(strip, X_new, state.weights)
+    return made if state.offset is None else made + state.offset[None, :]
 
 
 def self_values(state: PartyState | SumState, X_new: Array) -> Array:

@@ -57,10 +57,7 @@ class ModularRing:
 def under_masks(
     numbers: Numbers, party: str, roster: Sequence[str], pair_keys: Mapping[str, bytes], question: str, part: str = ""
 ) -> Packed:
-    """Return ring numbers of a party, from `ModularRing.encode`, with the masks of all its pairs.
-
-    They belong to one question, by its digest, and to one part of the answer, where it has several.
-    """
+    """Return ring numbers of a party with the masks of all its pairs, for one part of the answer to a question."""
     # Numbers + sum of masks s_jk over later parties - sum over earlier ones: each s_jk is added once and subtracted
     # once, so that the sum over all parties has none.
     total = numbers.copy()
@@ -86,14 +83,11 @@ BITS = ModularRing(64, 1.0)  # on which whole numbers are added to find the larg
 
 
 def bits_of(largest: float, random: Numbers) -> Numbers:
-    """A party's part in finding the largest power of two: random numbers below its own bound, zero from there on.
-
-    In the sum over parties an entry is zero just when it is zero for all, but for a chance of 2 ** -64; what it is
-    otherwise is random. So the sum says the largest bound of all parties, and neither whose it is nor any other.
-    """
+    """A party's part in finding the largest power of two: random numbers below its own bound, zero from there on."""
     if not math.isfinite(largest):
         raise InputError("the numbers to be added are not finite; scale the columns")
-    # Entry i is random while 2^p_i is below the party's largest number, and zero from there on.
+    # Entry i is random while 2^p_i is below the party's largest number. In the sum over parties an entry is zero just
+    # when it is zero for all, but for a chance of 2^-64: the sum says the largest bound of all, and not whose it is.
     return np.where(2.0 ** POWERS.astype(float) < largest, random, np.uint64(0)).astype(DTYPES[64])
 
 
