@@ -99,10 +99,6 @@ class Candidates:
     turn: Callable[[Array], Array] | None = None  # of the samples of a factor, for a center that is not to see them
     device: str | None = None  # where to compute
 
-    @cached_property
-    def _trace(self) -> float:
-        return self.gram.trace()  # asked after the solver, which refuses numbers too large for it
-
     @property
     def last(self) -> int:
         """Number of the finest message."""
@@ -149,14 +145,6 @@ class Candidates:
                 raise InputError(f"rank rule {rule!r} has seen all {len(values)} eigenvalues and gives no rank")
             values = self._seen(min(2 * len(values), self.gram.n))
 
-    def finest(self, meets: Callable[[Candidate], bool], below: float = math.inf) -> Candidate | None:
-        """Return the finest message that meets a limit."""
-        return _last(meets, self.at, min(START, self.last), int(min(below, self.last)))
-
-    def coarsest(self, meets: Callable[[Candidate], bool]) -> Candidate | None:
-        """Return the coarsest message that meets a need."""
-        return _last(meets, lambda number: self.at(self.last - number), max(0, self.last - START), self.last)
-
     def _seen(self, k: int) -> Spectrum:
         """The k leading eigenvalues, and more if pairs of more are known."""
         if self.pairs is None or self.pairs.known().shape[0] < k:
@@ -189,25 +177,27 @@ class Candidates:
         else:
             sent = round_to(factor, self.precision, memory=self.gram.memory)
             fineness = float(pairs.values.shape[0] - 1)
-        arithmetic = growth(math.prod(factor.shape)) * unit(self.table) * self._trace
+        trace = self.gram.trace()  # asked after the solver, which refuses numbers too large for it
+        arithmetic = growth(math.prod(factor.shape)) * unit(self.table) * trace
         lengths = column_squares(Tall(sent, "float64"))
-        left_out = self._trace - float(namespace(lengths).sum(lengths))
+        left_out = trace - float(namespace(lengths).sum(lengths))
         return Candidate(self, sent, factor, pairs, left_out, arithmetic, fineness)
 
 
 def choose_rank(candidates: Candidates, rule: RankRule) -> tuple[Candidate, str]:
     """Return the message that the rules ask for, and which of them decided: no limit is passed to meet a need."""
     # The finest of what is needed, and then the coarsest of what is allowed: limits win.
-    chosen, decided = None, ""
+    chosen, decided, last = None, "", candidates.last
     for part in sorted(rule.parts(), key=lambda part: part.limits):
         if not part.measured():
             candidate = candidates.by_rule(part)
         elif not part.limits:
-            candidate = candidates.coarsest(part.met_by)
+            candidate = _last(part.met_by, lambda number: candidates.at(last - number), max(0, last - START), last)
         elif chosen is not None and part.met_by(chosen):
             continue
         else:
-            candidate = candidates.finest(part.met_by, math.inf if chosen is None else chosen.fineness)
+            end = last if chosen is None else int(min(chosen.fineness, last))
+            candidate = _last(part.met_by, candidates.at, min(START, last), end)
         if candidate is None:
             raise InputError(f"{part!r} cannot be met in {candidates.precision}; ask for something else")
         if chosen is None or (-1 if part.limits else 1) * (candidate.fineness - chosen.fineness) > 0:

@@ -37,7 +37,6 @@ from dkpca.party.candidates import Candidate, Candidates, choose_rank
 from dkpca.party.limits import ANYTHING, Limits
 from dkpca.party.questions import StatisticsWanted, SummaryWanted
 from dkpca.party.state import PartyState, State, SumState
-from dkpca.wording import counted
 
 FLAT = 0.5  # of the largest effective rank there is, (trace K)^2 / |K|_F^2: beyond it a spectrum is flat
 LEAST = {"float32": 1e-30, COMPACT: 2.0**-900}  # a factor smaller than this has lost digits
@@ -79,7 +78,10 @@ def summarize(
     memory: MemoryLimit | None = None,
 ) -> tuple[Summary, PartyState]:
     """The one message that a party sends, attacked by `known_rows` (0: not), and the state that it keeps."""
-    _check_samples(X, party, limits)
+    check_party_name(party)
+    limits.check_samples(X.shape[0])
+    if X.shape[0] < 2:
+        raise InputError(f"party {party!r} has 1 row; a fit needs at least 2 samples")
     limits.check_form(asked.precision, "none" if blind is None else "blind")
     rank = limits.bounded(asked.rank.sent_in(asked.precision))
     with threads_of_our_own():  # a decorator would hold the caller's X to the end, beside what is made of it
@@ -103,7 +105,15 @@ def summarize(
             candidates = Candidates(
                 gram=gram,
                 table=X,
-                message=_message(table, party, sample_ids, blind),
+                message=partial(
+                    Summary,
+                    party=party,
+                    kernel=kernel if blind is None else Precomputed(),
+                    sample_digest=_digest(sample_ids, X) if blind is None else blind.hidden_digest,
+                    n_features=X.shape[1],
+                    diagonal=_diagonal(kernel, X, party),  # a blind center has none
+                    turned=blind is not None,
+                ),
                 precision=asked.precision,
                 digits=DIGITS[limits.precision],
                 most=min(limits.rank, gram.n),
@@ -194,29 +204,6 @@ def measured_for(
     return Measured(X, kernel, origin, shift, scale, standardizing_error(X) if prepared else 0.0)
 
 
-def _message(
-    table: Measured, party: str, sample_ids: Sequence[str] | None, blind: Turned | None
-) -> Callable[..., Summary]:
-    """Return a function that makes the summary from a factor and its bounds; a blind one has no kernel or ids."""
-    kernel = table.kernel if blind is None else Precomputed()
-    return partial(
-        Summary,
-        party=party,
-        kernel=kernel,
-        sample_digest=_digest(sample_ids, table.X) if blind is None else blind.hidden_digest,
-        n_features=table.X.shape[1],
-        diagonal=_diagonal(kernel, table.X, party),
-        turned=blind is not None,
-    )
-
-
-def _check_samples(X: Array, party: str, limits: Limits) -> None:
-    check_party_name(party)
-    limits.check_samples(X.shape[0])
-    if X.shape[0] < 2:
-        raise InputError(f"party {party!r} has {counted(X.shape[0], 'row')}; a fit needs at least 2 samples")
-
-
 def _check_spectrum(values: Array, left_out: float, gram: Gram, party: str) -> None:
     """Refuse a kernel matrix close to the identity: its known eigenvectors would reveal the rotation."""
     # Eigenvalues not sent are taken as equal, which minimizes their sum of squares.
@@ -295,10 +282,7 @@ def factor_rows(
 def self_values(state: PartyState | SumState, X_new: Array) -> Array:
     """Kernel value of each new sample with itself."""
     if state.kernel.columns_are == "samples":
-        raise InputError(
-            f"party {state.party!r}: rows of a kernel matrix do not contain the diagonal entries of new samples, so "
-            "their variance is unknown"
-        )
+        raise InputError(f"party {state.party!r}: rows of a kernel matrix do not contain the diagonal entries of these")
     return state.kernel.diagonal(state.measured(X_new))
 
 

@@ -35,11 +35,6 @@ class ModularRing:
         levels = 2.0 ** (min(bits, EXACT_BITS) - 1) - 1 - n_parties  # each addend may round up by half a step
         return cls(bits, max(bound, 2.0**-1000) / levels)
 
-    @property
-    def dtype(self) -> Any:
-        """Type that holds one number."""
-        return DTYPES[self.bits]
-
     def encode(self, values: Numbers, bound: float) -> Numbers:
         """Round to whole steps; a value beyond the bound is refused, since clipping would change the sum unseen."""
         largest = float(np.max(np.abs(values), initial=0.0))
@@ -47,7 +42,7 @@ class ModularRing:
             raise InputError(f"a number of size {largest:.3g} is beyond the bound {bound:.3g} of the sum")
         # round(x / step) modulo 2^bits: sums of these are exact, whatever wraps around on the way.
         whole = np.rint(np.asarray(values, dtype=np.float64) / self.step).astype(np.int64)
-        return whole.astype(self.dtype)  # modulo 2 ** bits
+        return whole.astype(DTYPES[self.bits])  # modulo 2 ** bits
 
     def decode(self, total: Numbers) -> Numbers:
         """Return the numbers that a sum stands for."""
@@ -72,9 +67,9 @@ def under_masks(
 
 def added(received: Sequence[Packed], ring: ModularRing, count: int) -> Numbers:
     """Return the sum of all parties' numbers: all parties or noise."""
-    total = np.zeros(count, dtype=ring.dtype)
+    total = np.zeros(count, dtype=DTYPES[ring.bits])
     for packed in received:
-        total += packed.view(ring.dtype)
+        total += packed.view(total.dtype)
     return ring.decode(total)
 
 
