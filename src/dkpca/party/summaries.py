@@ -282,7 +282,7 @@ def factor_rows(
 def self_values(state: PartyState | SumState, X_new: Array) -> Array:
     """Kernel value of each new sample with itself."""
     if state.kernel.columns_are == "samples":
-        raise InputError(f"party {state.party!r}: rows of a kernel matrix do not contain the diagonal entries of these")
+        raise InputError(f"party {state.party!r}: rows of a kernel matrix do not contain the diagonal entries needed")
     return state.kernel.diagonal(state.measured(X_new))
 
 
