@@ -25,7 +25,6 @@ from dkpca.kernels.base import BALANCED, adjusted, center_weights, check_weights
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.linalg.precision import Rounded
 from dkpca.messages import MaskedSum, Scores, Shape, Statistics, Summary, row_number_digest
-from dkpca.party import alignment
 from dkpca.party import questions as q
 from dkpca.protection import joint, masks, quantities
 from dkpca.protection.joint import Joined
@@ -404,7 +403,7 @@ def _matched(lists: Mapping[str, list[bytes]], ring: bool, keep_all: bool, batch
     found = intersection(lists)
     n_samples, places = union(lists) if keep_all else (len(next(iter(found.values()))), None)
     if not next(iter(found.values())):
-        raise alignment.nothing_common(lists)
+        raise TooFewSamplesError(f"no sample is common to all of {sorted(lists)}; check that all write ids alike")
     return {
         name: q.MatchedGiven(
             length=len(lists[name]),

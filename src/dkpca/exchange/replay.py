@@ -366,7 +366,7 @@ class PartySide:
             self.member.refuse(ask.step, "agree")
         for name, message in found.items():
             if isinstance(question, q.HopWanted):
-                self.party.receive_list(question, message)
+                self.party.raised[question.batch, question.hop] = message
             if isinstance(message, Seed):
                 if message.to != self.member.name:
                     raise ProtectionError(f"{name}: its seeds are not for {self.member.name}")

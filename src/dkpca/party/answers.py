@@ -130,10 +130,6 @@ class Party:
         """Rotation of the samples of a blind fit, which all parties know."""
         return Rotation(self.group_key, self.run, self.common_digest(n_samples, batch), n_samples)
 
-    def receive_list(self, question: q.HopWanted, sent: messages.RaisedIds) -> None:
-        """Keep the list that the party before this one sent, for the next hop."""
-        self.raised[question.batch, question.hop] = sent
-
     def whole_state(self, kind: type[Any]) -> Any:
         """State of the fit."""
         if not isinstance(self.state, kind):
