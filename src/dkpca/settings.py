@@ -88,6 +88,7 @@ def choice(names: Sequence[str]) -> Allowed:
 
 
 FLAG: Allowed = (_is_flag, "True or False")
+COUNT: Allowed = (whole(1), "a whole number of at least 1")
 PARTIES = optional(
     lambda value: whole(1)(value) or (isinstance(value, Sequence | Mapping) and not isinstance(value, str)),
     "a whole number of at least 1, a list or dict of column groups",
@@ -98,6 +99,12 @@ def setting(default: Any, allowed: Allowed, text: str, *, option: str = "", choi
     """Return a field with its check, its help text and, if it has one, its option on the command line."""
     about = {"allowed": allowed, "help": text, "option": option, "choices": tuple(choices)}
     return field(default=default, metadata=about)
+
+
+def one_of(default: str | None, names: Sequence[str], text: str, option: str) -> Any:
+    """Return a field that has one of these names, or None if that is its default."""
+    allowed = choice(names) if default is not None else optional(*choice(names))
+    return setting(default, allowed, text, option=option, choices=names)
 
 
 @dataclass(frozen=True)
@@ -129,12 +136,8 @@ class Fit:
         option="--kernel",
         choices=kernels.kernel_names(),
     )
-    law: str | None = setting(
-        None,
-        optional(*choice(tuple(LAWS))),
-        "How the parties' kernel matrices combine (default: depends on the kernel).",
-        option="--law",
-        choices=tuple(LAWS),
+    law: str | None = one_of(
+        None, tuple(LAWS), "How the parties' kernel matrices combine (default: depends on the kernel).", "--law"
     )
     gamma: float | str | dict[str, float] | None = setting(
         "scale",
@@ -156,9 +159,7 @@ class Fit:
         "How much each party counts: balanced, statis (sum law), or PARTY=NUMBER once per party.",
         option="--weights",
     )
-    degree: int | None = setting(
-        None, optional(whole(1), "a whole number of at least 1"), "Degree of polynomial kernels."
-    )
+    degree: int | None = setting(None, optional(*COUNT), "Degree of polynomial kernels.")
     coef0: float | None = setting(None, optional(_real(math.isfinite), "a number"), "Constant of polynomial kernels.")
     rank: str | int | RankRule | tuple[RankRule, ...] = setting(
         "auto",
@@ -167,19 +168,12 @@ class Fit:
         "limit it, alone or together with a number or error=.",
         option="--rank",
     )
-    precision: str = setting(
-        "float32",
-        choice(tuple(PRECISIONS)),
-        "Precision of the numbers a party sends.",
-        option="--precision",
-        choices=tuple(PRECISIONS),
-    )
-    protect: str = setting(
+    precision: str = one_of("float32", tuple(PRECISIONS), "Precision of the numbers a party sends.", "--precision")
+    protect: str = one_of(
         "none",
-        choice(PROTECTIONS),
+        PROTECTIONS,
         "What the center sees: none (each party's factor), sums (only masked sums) or blind (only rotated factors).",
-        option="--protect",
-        choices=PROTECTIONS,
+        "--protect",
     )
     projection: str = setting(
         "extend",
@@ -213,7 +207,7 @@ class Fit:
         option="--solver",
         choices=NAMES,
     )
-    n_landmarks: int = setting(500, (whole(1), "a whole number of at least 1"), "Number of landmarks at the center.")
+    n_landmarks: int = setting(500, COUNT, "Number of landmarks at the center.")
     random_state: int | None = setting(
         None, optional(whole(0), "a whole number of at least 0"), "Seed for drawing landmarks and audited rows."
     )

@@ -215,8 +215,8 @@ def _own_columns(own: OwnColumns) -> str:
 def _driving() -> str:
     note = (
         "By how many percent the variance of a component changes when a column is stretched by one percent, with the "
-        "width of the kernel held. A bar to the left blurs the component. Whiskers bound what the components do not "
-        "show of the fused kernel. It was computed here, from your own columns and the result."
+        "width of the kernel held. A bar to the left blurs the component. It was computed here, from your own "
+        "columns and the result."
     )
     return _section(
         "drives", "Which of your columns drive a component", note, '<div class="charts" id="drives-charts"></div>'
