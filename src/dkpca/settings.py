@@ -318,49 +318,34 @@ def _plain(value: Any) -> Any:
 
 
 def _check_together(fit: Fit) -> None:
-    """Refuse settings that exclude each other."""
-    protect, exact = fit.protect, fit.projection == "exact"
-    if exact and fit.weights is not None:
-        raise InputError(
-            "projection='exact' needs one kernel of the joined table, and weights give each party its own; use "
-            "projection='extend', or leave weights out"
-        )
-    if fit.lacking in ("mean", "complete") and (fit.audit is not None or exact):
-        what = "projection='exact'" if fit.audit is None else f"audit={fit.audit}"
-        raise InputError(
-            f"lacking={fit.lacking!r} replaces the rows that a party lacks, but {what} needs the true ones; use "
-            "lacking='drop', or leave one of them out"
-        )
-    if protect == "none":
-        return
-    if fit.audit is not None:
-        raise InputError(
-            f"audit={fit.audit} makes every party send true, unprotected rows of its kernel matrix, which "
-            f"protect={protect!r} is meant to avoid; leave one of them out"
-        )
-    if exact:
-        raise InputError(f"protect={protect!r} places new samples in its own way; use projection='extend'")
-    if fit.lacking == "complete":
-        raise InputError(
-            f"lacking='complete' regresses a party's rows on those of the others, and under protect={protect!r} "
-            "the center sees no party's rows; use lacking='drop'"
-        )
-    if protect == "blind":
-        if any(isinstance(part, rank.Recovery) for part in fit.rank_rule.parts()):
-            raise InputError(
-                "a recovery limit on the rank has no effect with protect='blind': the message shows no rows; reduce "
-                "n_components, or use protect='none'"
-            )
-        return
-    if fit.lacking == "mean":
-        raise InputError(
-            "lacking='mean' with protect='sums' would show one party's numbers for each sample that the others lack; "
-            "use lacking='drop', or protect='blind'"
-        )
-    if fit.precision not in ("float32", "float64"):
-        raise InputError(f"protect='sums' adds numbers of precision='float32' or 'float64', not {fit.precision!r}")
-    if fit.rank != "auto":
-        raise InputError("protect='sums' has no rank: it uses the whole sum; leave rank='auto'")
+    """Refuse settings that exclude each other: the first that do, with the reason."""
+    protect, exact, audit, lacking = fit.protect, fit.projection == "exact", fit.audit, fit.lacking
+    hidden, sums, limits = protect != "none", protect == "sums", fit.rank_rule.parts()
+    true = "projection='exact'" if audit is None else f"audit={audit}"
+    refusals = {
+        "projection='exact' needs one kernel of the joined table, and weights give each party its own; use "
+        "projection='extend', or leave weights out": exact and fit.weights is not None,
+        f"lacking={lacking!r} replaces the rows that a party lacks, but {true} needs the true ones; use "
+        "lacking='drop', or leave one of them out": lacking in ("mean", "complete") and (exact or audit is not None),
+        f"audit={audit} makes every party send true, unprotected rows of its kernel matrix, which "
+        f"protect={protect!r} is meant to avoid; leave one of them out": hidden and audit is not None,
+        f"protect={protect!r} places new samples in its own way; use projection='extend'": hidden and exact,
+        f"lacking='complete' regresses a party's rows on those of the others, and under protect={protect!r} the "
+        "center sees no party's rows; use lacking='drop'": hidden and lacking == "complete",
+        "lacking='mean' with protect='sums' would show one party's numbers for each sample that the others lack; use "
+        "lacking='drop', or protect='blind'": sums and lacking == "mean",
+        f"protect='sums' adds numbers of precision='float32' or 'float64', not {fit.precision!r}": (
+            sums and fit.precision not in ("float32", "float64")
+        ),
+        "a recovery limit on the rank has no effect with protect='blind': the message shows no rows; reduce "
+        "n_components, or use protect='none'": (
+            protect == "blind" and any(isinstance(part, rank.Recovery) for part in limits)
+        ),
+        "protect='sums' has no rank: it uses the whole sum; leave rank='auto'": sums and fit.rank != "auto",
+    }
+    for words, excluded in refusals.items():
+        if excluded:
+            raise InputError(words)
 
 
 def to_toml(record: Any) -> str:
