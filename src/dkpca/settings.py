@@ -145,9 +145,8 @@ class Fit:
             _either(POSITIVE, _named("scale", "auto"), _by_party(POSITIVE)),
             "a positive number, 'scale', a number for each party (PARTY=NUMBER on the command line)",
         ),
-        "Gamma of the kernel: a number, scale (for rbf, 1 / mean squared distance over all parties; for other "
-        "kernels, 1 / mean of the term that gamma multiplies), none (1 / number of columns; chi2: 1), or "
-        "PARTY=NUMBER once per party.",
+        "Gamma of the kernel: a number, scale (1 / mean of what gamma multiplies over all parties: for rbf, the "
+        "squared distance), none (1 / number of columns; chi2: 1), or PARTY=NUMBER once per party.",
         option="--gamma",
     )
     weights: str | dict[str, float] | None = setting(
