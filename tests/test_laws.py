@@ -193,7 +193,7 @@ def test_the_order_of_parties_does_not_matter(kernel, rng):
         ({"kernel": "linear", "law": "product", "weights": {"a": 1.0, "b": 2.0}}, "has no width to change"),
         (
             {"gamma": {"a": 1.0}},
-            r"gamma has numbers for \['a'\]; the parties whose kernel needs one are \['a', 'b'\]",
+            r"gamma has numbers for \['a'\]; kernels need one at \['a', 'b'\]",
         ),
         ({"gamma": {"a": 1.0, "b": -1.0}}, "gamma is .*'b': -1.0}; give a positive number"),
         ({"kernel": "chi2"}, "for counts and histograms, but the smallest .*; give columns without negative values"),

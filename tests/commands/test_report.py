@@ -15,7 +15,7 @@ from dkpca.analysis.importance import to_csv
 from dkpca.fusion.fused_model import result
 from dkpca.report import page as pages
 from dkpca.report.columns import MOST_COLUMNS, NONE, own_columns, read_labels
-from dkpca.report.content import Content, Source, drawn_samples, packed, read_source
+from dkpca.report.content import Content, Source, packed, read_source
 from dkpca.store import runs, storage
 from dkpca.tables.formats import embedding_files
 from dkpca.tables.reading import Reading
@@ -310,7 +310,7 @@ def test_packed_scores_are_within_a_step_of_the_scores():
     rng = np.random.default_rng(0)
     scores = rng.normal(size=(30, 3)) * [1e-3, 1.0, 1e6]
     content = Content(embedding(scores, [str(i) for i in range(30)]), "title")
-    shown = packed(content, drawn_samples(content, 100))["scores"]
+    shown = packed(content, 100)["scores"]
     sent, low, high = (shown[key] for key in ("steps", "low", "high"))
     steps = np.frombuffer(zlib.decompress(base64.b64decode(sent["data"])), dtype="<u2").reshape(3, 30).T
     found = np.array(low) + steps * (np.array(high) - low) / 65_535

@@ -61,7 +61,9 @@ def fuse(
     received = [receive(path, Summary) for path in paths or []]
     names = [item.message.party for item in received] + runs.parties_in(out)
     fit, compute, given = asked.fit(names), asked.compute, asked.given
-    sample_names, ways = read_names(ids, id_column)
+    named_by = None if ids is None else at_hand(ids, None, id_column)
+    if named_by is not None and named_by.reading.id_column is None:
+        raise InputError(f"--ids {ids}: name its id column with --id")
     at_work("fusing")
     run = runs.fuse(
         out,
@@ -73,23 +75,13 @@ def fuse(
         roster=[name.strip() for name in roster.split(",") if name.strip()],
         without=without or (),
         keep=keep,
-        sample_names=sample_names,
-        id_normalize=ways,
+        sample_names=None if named_by is None else named_by.ids(),
+        id_normalize=() if named_by is None else named_by.reading.id_normalize,
         device=compute.device,
         memory=MemoryLimit.of(compute.max_memory, out.parent),
     )
     used = [f"{name}: {file}" for name, file in run.came_in.items()]
     show(as_json, run_facts(run), [*used, *run_words(run)])
-
-
-def read_names(ids: Path | None, id_column: str | None) -> tuple[list[str] | None, tuple[str, ...]]:
-    """Sample names from a table or a party.toml, and how the parties agreed to make ids alike."""
-    if ids is None:
-        return None, ()
-    table = at_hand(ids, None, id_column)
-    if table.reading.id_column is None:
-        raise InputError(f"--ids {ids}: name its id column with --id")
-    return table.ids(), table.reading.id_normalize
 
 
 def run_facts(run: Run) -> dict[str, object]:

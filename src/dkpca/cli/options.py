@@ -76,18 +76,13 @@ def takes_settings(
         "settings": Annotated[Path | None, option("--settings", "TOML settings file; options override it.", MODEL)],
     }
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        def called(**given: Any) -> None:
-            own = {name: given.pop(name) for name in chosen}
-            file, single = given.pop("settings"), given.pop("set_")
-            found = asked(own, single or (), file, (*SETTINGS, *more))
-            if useless := sorted(set(found.given) & set(skip)):
-                raise InputError(f"{', '.join(useless)}: not used by this command; leave it out")
-            command(asked=found, **given)
+    def gather(set_: Sequence[str] | None, settings: Path | None, **own: Any) -> GivenSettings:
+        found = asked(own, set_ or (), settings, (*SETTINGS, *more))
+        if useless := sorted(set(found.given) & set(skip)):
+            raise InputError(f"{', '.join(useless)}: not used by this command; leave it out")
+        return found
 
-        return with_options(command, called, "asked", options)
-
-    return decorate
+    return taking("asked", options, gather)
 
 
 def asked(own: Mapping[str, Any], single: Sequence[str], file: Path | None, names: Collection[str]) -> GivenSettings:
@@ -205,24 +200,32 @@ def column_names(given: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(name.strip() for row in rows for name in row if name.strip())
 
 
-def _default(annotation: Any) -> Any:
-    """None where that is among the types; else the option has to be given."""
-    return None if type(None) in get_args(get_args(annotation)[0]) else inspect.Parameter.empty
+def taking(
+    name: str, options: Mapping[str, Any], gather: Callable[..., Any]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command these options in place of one parameter, which gets what is gathered from them."""
 
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        def called(**given: Any) -> None:
+            own = {option: given.pop(option) for option in options}
+            command(**{name: gather(**own)}, **given)
 
-def with_options(
-    command: Callable[..., None], called: Callable[..., None], replaced: str, options: Mapping[str, Any]
-) -> Callable[..., None]:
-    """Return the function under the command's name, whose signature has the options in place of one parameter."""
-    parameters: list[inspect.Parameter] = []
-    for parameter in inspect.signature(command).parameters.values():
-        keyword = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        expanded = [
-            inspect.Parameter(name, keyword.kind, default=_default(annotation), annotation=annotation)
-            for name, annotation in options.items()
-        ]
-        parameters += expanded if parameter.name == replaced else [keyword]
-    called.__name__, called.__doc__, called.__module__ = command.__name__, command.__doc__, command.__module__
-    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return called
+        parameters: list[inspect.Parameter] = []
+        for parameter in inspect.signature(command).parameters.values():
+            keyword = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            # An option that may be None is None without it; another one has to be given.
+            expanded = [
+                keyword.replace(
+                    name=option,
+                    annotation=kind,
+                    default=None if type(None) in get_args(get_args(kind)[0]) else inspect.Parameter.empty,
+                )
+                for option, kind in options.items()
+            ]
+            parameters += expanded if parameter.name == name else [keyword]
+        called.__name__, called.__doc__, called.__module__ = command.__name__, command.__doc__, command.__module__
+        called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return called
+
+    return decorate

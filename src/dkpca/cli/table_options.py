@@ -1,6 +1,6 @@
 """Tables on the command line: files, or party.toml files. Only `check` has options about how to read them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import Field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -58,24 +58,6 @@ OPTIONS: Mapping[str, Any] = {
 }
 
 
-def reads_table(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command its table, by name or by party.toml; it gets it as `table`."""
-    return _with_table(command, AT_HAND)
-
-
-def describes_table(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command its table, and options about how to read it; it gets it as `table`."""
-    return _with_table(command, {**AT_HAND, "id_column": IdFound, **OPTIONS})
-
-
-def _with_table(command: Callable[..., None], options: Mapping[str, Any]) -> Callable[..., None]:
-    def called(**given: Any) -> None:
-        known = {name: given.pop(name) for name in options}
-        command(table=at_hand(**known), **given)
-
-    return o.with_options(command, called, "table", options)
-
-
 def at_hand(path: Path, party: str | None, id_column: str | None, **given: Any) -> Holding:
     """Put together what the options and party.toml say."""
     file = party_file.read(path) if path.suffix == ".toml" else None
@@ -110,6 +92,11 @@ def reading(before: Reading, given: Mapping[str, Any]) -> Reading:
         if not valid(value):
             raise InputError(f"--{key.replace('_', '-')} {value!r} cannot be used; {advice}")
     return party_file.reading_of(party_file.described(before) | changes)
+
+
+# Gives a command its table, by name or by party.toml, as `table`; the second also with options about how to read it.
+reads_table = o.taking("table", AT_HAND, at_hand)
+describes_table = o.taking("table", {**AT_HAND, "id_column": IdFound, **OPTIONS}, at_hand)
 
 
 def named(source: str) -> tuple[str | None, Path]:

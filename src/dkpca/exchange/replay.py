@@ -203,8 +203,7 @@ class PartySide:
         _write_settings(folder, self.member, self.agreed, told.scores.scores.shape[1], told.scores.kernel)
         self._write_drives(folder, told)
         for batch in self.new:
-            self._check_batch(batch)
-            self._freeze(batch, told)
+            self._begin(batch, told)
             placed = self._drive(protocols.place(self.names, self.fit, told.scores, batch, self.terms))
             assert placed is not None
             self._write(folder / batch, placed.scores, batch)
@@ -419,8 +418,8 @@ class PartySide:
                 return None
         return protocols.kernels_of(self.names, self.fit, widths)
 
-    def _check_batch(self, batch: str) -> None:
-        """Refuse a batch that is too small, or that has a sample which was answered before."""
+    def _begin(self, batch: str, told: q.ResultGiven) -> None:
+        """Refuse a batch that is too small, or that has a sample which was answered before; fix what it has."""
         table = self.new[batch]
         fewest = max((self.plan.batch_samples, "the plan"), (self.limits.samples, "limits.toml"))
         if len(table.X) < fewest[0]:
@@ -430,19 +429,13 @@ class PartySide:
         if again:
             raise InputError(f"{batch}: {len(again)} of its samples were placed before; leave them out")
         if self.case.summed_otherwise(table):
-            raise InputError(
-                f"{batch}: some of its samples were in another study, with other parties or columns, and together "
-                "the two reveal one party's part; leave them out"
-            )
+            other = "were in another study, with other parties or columns"
+            raise InputError(f"{batch}: some of its samples {other}; together the two reveal one party's part")
         reviews.place(self.member.memory, table)
-
-    def _freeze(self, batch: str, told: q.ResultGiven) -> None:
-        """Bind the masks of a batch to all that its numbers follow from; a file that changes later is refused."""
-        table = self.new[batch]
+        # The masks are bound to all that the numbers follow from; a file that changes later is refused.
         about = canonical([q.digest(told), table.X.shape, list(table.keys or ()), list(table.covariates)])
-        content = sha256(
-            about + b"".join(np.asarray(each).tobytes() for each in (table.X, *table.covariates.values()))
-        )
+        numbers = [np.asarray(each).tobytes() for each in (table.X, *table.covariates.values())]
+        content = sha256(about + b"".join(numbers))
         self.member.memory.keep_once(f"{batch}.sha256", content.encode(), f"the table of {batch}")
         self.party.contents[batch] = content
 

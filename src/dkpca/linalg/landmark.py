@@ -312,10 +312,10 @@ def features_to_add_up(F: Array, block: LandmarkBlock, n: int, missed: float) ->
 
 def substitution(block: LandmarkBlock, pivots: Array) -> Callable[[int, Array], Array]:
     """Return what makes rows of F of rows of C, given the number of the first; the landmarks' own are exact."""
-    own = to_numpy(pivots)
+    own, L = to_numpy(pivots), like(block.L, block.reference)
 
     def solved(start: int, C: Array) -> Array:
-        F = block.solve(C)
+        F = solve_lower(L, C)
         places = own - start
         here = np.flatnonzero((places >= 0) & (places < F.shape[0]))
         return set_rows(F, places[here], block.L[here]) if len(here) else F

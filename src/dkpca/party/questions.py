@@ -16,6 +16,7 @@ from dkpca.errors import FusionError, ProtectionError, WireError
 from dkpca.kernels import Kernel
 from dkpca.linalg.leading import Solver
 from dkpca.linalg.precision import Rounded
+from dkpca.messages import POINT_BYTES, TOKEN_BYTES
 from dkpca.protection.masks import POWERS, ModularRing
 from dkpca.protection.quantities import Addends
 from dkpca.rank import RankRule, stated
@@ -32,12 +33,14 @@ class Question:
     answer: ClassVar[type[Any] | tuple[type[Any], ...]]
     reads_table: ClassVar[bool]  # whether the party looks at its table for the answer
 
-    def __init_subclass__(cls, *, answer: Any, reads_table: bool = True) -> None:
-        cls.answer, cls.reads_table = answer, reads_table
+    most: ClassVar[int]  # bytes of an answer, where its question does not tell
+
+    def __init_subclass__(cls, *, answer: Any, reads_table: bool = True, most: int = HEADER) -> None:
+        cls.answer, cls.reads_table, cls.most = answer, reads_table, most
 
     def most_bytes(self) -> int:
         """Bytes that an answer has at most."""
-        return HEADER
+        return self.most
 
     def check(self, party: str, answer: Any) -> None:
         """Raise `FusionError`, naming the party, unless this can be its answer."""
@@ -57,25 +60,19 @@ class SeedsWanted(Question, answer=messages.Seed, reads_table=False):
 
 
 @dataclass(frozen=True)
-class TokensWanted(Question, answer=messages.SampleTokens, reads_table=False):
+class TokensWanted(Question, answer=messages.SampleTokens, reads_table=False, most=HEADER + 10**8 * TOKEN_BYTES):
     """Asks which samples the party has, under the parties' key."""
 
     batch: str = ""  # of new samples; empty: those of the fit
 
-    def most_bytes(self) -> int:
-        return HEADER + 10**8 * messages.TOKEN_BYTES
-
 
 @dataclass(frozen=True)
-class HopWanted(Question, answer=messages.RaisedIds, reads_table=False):
+class HopWanted(Question, answer=messages.RaisedIds, reads_table=False, most=HEADER + 10**8 * POINT_BYTES):
     """Asks for one hop of a ring: the own list first, then that of the party before, raised to the own secret."""
 
     hop: int
     union: bool = False  # whether samples that not all parties have are kept, so that lists must not be padded
     batch: str = ""
-
-    def most_bytes(self) -> int:
-        return HEADER + 10**8 * messages.POINT_BYTES
 
 
 @dataclass(frozen=True)
@@ -266,14 +263,11 @@ class CovariatesWanted(Question, answer=messages.CovariateRows):
 
 
 @dataclass(frozen=True)
-class RowsWanted(Question, answer=(messages.Rows, messages.Partials)):
+class RowsWanted(Question, answer=(messages.Rows, messages.Partials), most=MOST):
     """Asks where new samples lie."""
 
     batch: str
     exact: bool = False
-
-    def most_bytes(self) -> int:
-        return MOST
 
 
 @dataclass(frozen=True)

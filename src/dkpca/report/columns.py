@@ -137,7 +137,7 @@ def own_columns(path: Path, how: Reading, names: Sequence[str], scores: Matrix) 
         left_out += [] if varying else [values.name]
     if not found:
         raise InputError(f"{path}: no column has varying numbers or a small number of categories")
-    notes = [*table.notes, f"{len(rows):,} samples in common"]
+    notes = list(table.notes)
     if left_out:
         notes.append(f"left out as constant, or as text with too many different values: {some(left_out)}")
     # Pearson's correlation: standardized columns times standardized components, over the common samples. Distance

@@ -19,6 +19,7 @@ export function drawCharts(header) {
 
 function fill(name, draw) {
   const box = byId(name);
+  box.closest("section").hidden = false;
   box.replaceChildren();
   draw(box);
 }
