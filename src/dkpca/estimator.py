@@ -610,8 +610,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """Write the fitted estimator to one file. It contains data of every party: never send it.
 
         The file is written whole or not at all, and only its owner may read it (mode 0600). It is not a pickle: a
-        kernel that no installed package offers, or a rank rule or solver of your own, cannot be saved. Call
-        `set_output` again after `load`: it is not saved.
+        kernel, a rank rule or a solver of your own cannot be saved. Call `set_output` again after `load`: it is not
+        saved.
 
         Parameters
         ----------

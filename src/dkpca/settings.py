@@ -134,7 +134,7 @@ class Fit:
         (_either(_is_kernel, _by_party(_is_kernel)), "the name of a kernel, a kernel, or a dict of party to either"),
         "Kernel: its name, or PARTY=NAME once per party.",
         option="--kernel",
-        choices=kernels.kernel_names(),
+        choices=tuple(kernels.KERNELS),
     )
     law: str | None = one_of(
         None, tuple(LAWS), "How the parties' kernel matrices combine (default: depends on the kernel).", "--law"

@@ -36,9 +36,8 @@ Weights = str | Mapping[str, float] | None
 class Kernel(ABC):
     """A positive semidefinite kernel on a party's own columns.
 
-    To write one of your own, derive a frozen dataclass whose fields are its parameters, give it a `name`, and
-    name the class in the entry point group `dkpca.kernels` of your package; it then travels by that name between
-    parties who installed the package.
+    To write one of your own, for fits in one program, derive a frozen dataclass whose fields are its parameters, and
+    give it a `name`. Between parties bring its matrix as a `Precomputed` kernel.
 
     Examples
     --------
