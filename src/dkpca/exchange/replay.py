@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from dkpca import wire
-from dkpca.analysis.importance import at_party
+from dkpca.analysis import importance
 from dkpca.errors import DKPCAError, FusionError, InputError, PolicyError, ProtectionError, WireError
 from dkpca.exchange import protocols
 from dkpca.exchange import review as reviews
@@ -462,12 +462,12 @@ class PartySide:
         kernel = state.kernel if self.fit.protect != "sums" or result.kernel is None else result.kernel
         X = np.asarray(to_numpy(state.measured(self.party.table(kernel.columns_are))))
         with np.errstate(over="ignore", invalid="ignore"):
-            found = at_party(kernel, self.table.columns, X, np.asarray(self._turned_back(result)))
-            found = None if found is None else replace(found, values=told.weight * found.values)
+            found = importance.at_party(kernel, X, np.asarray(self._turned_back(result)))
+            found = None if found is None else told.weight * found
         if found is not None:
-            if not np.isfinite(found.values).all():  # by the weight
+            if not np.isfinite(found).all():  # by the weight
                 self.member.refuse("result", "question")
-            write(path, found.to_csv())
+            write(path, importance.to_csv(self.table.columns, found))
 
     def _turned_back(self, scores: Scores) -> Any:
         """Scores of the samples of the fit; those of a blind fit are turned back."""

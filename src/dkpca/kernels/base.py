@@ -36,9 +36,8 @@ Weights = str | Mapping[str, float] | None
 class Kernel(ABC):
     """A positive semidefinite kernel on a party's own columns.
 
-    To write one of your own, derive a frozen dataclass whose fields are its parameters, give it a `name`, and
-    name the class in the entry point group `dkpca.kernels` of your package; it then travels by that name between
-    parties who installed the package.
+    To write one of your own, for fits in one program, derive a frozen dataclass whose fields are its parameters, and
+    give it a `name`. Between parties bring its matrix as a `Precomputed` kernel.
 
     Examples
     --------
@@ -139,16 +138,11 @@ class Kernel(ABC):
 
     def _check_sums(self) -> None:
         if not self.adds_up:
-            raise InputError(
-                f"the {self.name} kernel is not a function of a sum over parties; use projection='extend' and "
-                "protect='none'"
-            )
+            words = "is not a function of a sum over parties; use projection='extend' and protect='none'"
+            raise InputError(f"the {self.name} kernel {words}")
 
     def squared_distances(self, K: Array, floor: float) -> Array:
-        """Squared distances read off kernel values between samples; values below `floor` are noise.
-
-        Those over the columns, if the kernel is a function of them; else those between the samples as it sees them.
-        """
+        """Squared distances read off kernel values, over the columns if it can; those below `floor` are noise."""
         own = namespace(K).linalg.diagonal(K)
         return own[:, None] + own[None, :] - 2.0 * K
 
@@ -190,7 +184,8 @@ class Kernel(ABC):
 
     def balanced(self, X: Array, share: float) -> Self:
         """Return the kernel whose exponent is the share on average over these rows; itself, if it has none."""
-        return self
+        distance = self.scale_statistic(X) if self.has_width and self.unit_diagonal else 0.0
+        return self.rescaled(share / (distance * self.gamma)) if distance > 0 else self  # type: ignore[attr-defined]
 
     def rescaled(self, factor: float) -> Self:
         """Return the kernel with its gamma multiplied."""
@@ -212,10 +207,13 @@ class Kernel(ABC):
         return {"name": self.name, **asdict(self)}  # type: ignore[call-overload]
 
 
+def _is_positive(number: Any) -> bool:
+    return isinstance(number, Real) and not isinstance(number, bool) and 0.0 < float(number) < math.inf
+
+
 def checked_width(kernel: Any) -> None:
     """Hold gamma to a positive number, the same one whatever kind of number it was."""
-    width = kernel.gamma
-    if isinstance(width, bool) or not isinstance(width, Real) or not 0.0 < float(width) < math.inf:
+    if not _is_positive(kernel.gamma):
         raise InputError(f"gamma is {kernel.gamma!r}; the {kernel.name} kernel needs a positive, finite number")
     object.__setattr__(kernel, "gamma", float(kernel.gamma))
 
@@ -264,7 +262,7 @@ def combination(kernels: Mapping[str, Kernel], law: str | None = None) -> Combin
         if kernel.sends_diagonal:
             raise InputError(
                 f"party {party!r} sent what the {kernel.name} kernel of the joined table needs, but not all parties "
-                "did; let it use the kernel of its own columns (own=True), or all of them the same kernel"
+                "did; use the kernel of its own columns (own=True), or one kernel for all"
             )
     if chosen is joint and len({kernel.name for kernel in kernels.values()}) == 1:
         return Combination(chosen, f"the {first.name} kernel of the joined table, with a width per party")
@@ -275,13 +273,9 @@ def check_weights(weights: Weights, parties: Iterable[str]) -> None:
     """Raise unless these are weights for just these parties."""
     if weights is None or weights in (BALANCED, STATIS):
         return
-    if not isinstance(weights, Mapping) or set(weights) != set(parties):
-        raise InputError(
-            f"weights are {weights!r}; give 'balanced', 'statis', or a number for each of {sorted(parties)}"
-        )
-    for name, weight in weights.items():
-        if isinstance(weight, bool) or not isinstance(weight, Real) or not 0.0 < float(weight) < float("inf"):
-            raise InputError(f"the weight of party {name!r} is {weight!r}; give a positive number")
+    by_party = isinstance(weights, Mapping) and set(weights) == set(parties)
+    if not by_party or not all(map(_is_positive, weights.values())):  # type: ignore[union-attr]
+        raise InputError(f"weights are {weights!r}; give 'balanced', 'statis', or a number > 0 for {sorted(parties)}")
 
 
 def weighed(kernels: Mapping[str, Kernel], weights: Weights, law: Law) -> dict[str, Kernel]:

@@ -9,7 +9,7 @@ error is a few eps of the distance itself; this costs several times as much. Bot
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -56,10 +56,6 @@ class OfDistance(Kernel):
 
     def __post_init__(self) -> None:
         checked_width(self)
-
-    def balanced(self, X: Array, share: float) -> Self:
-        distance = self.scale_statistic(X)
-        return self.rescaled(share / (distance * self.gamma)) if distance > 0 else self
 
     def __call__(self, X: Array, Y: Array) -> Array:
         return exponential_of(self.partial(X, Y), self.gamma)
@@ -245,7 +241,8 @@ class ChiSquared(OfDistance):
     of_counts: ClassVar[bool] = True
 
     def partial(self, X: Array, Y: Array) -> Array:
-        return summed_over_columns(lambda x, y: ratio(x - y, x + y) * (x - y), X, Y)
+        xp = namespace(X, Y)  # zero where both are
+        return summed_over_columns(lambda x, y: xp.where(x + y > 0, (x - y) / or_one(x + y), 0.0) * (x - y), X, Y)
 
     def scale_by_column(self, X: Array) -> Array:
         # No closed form: the mean over all pairs of at most MOST_ROWS evenly spaced rows, column by column.
@@ -276,13 +273,6 @@ def summed_over_columns(term: Term, X: Array, Y: Array) -> Array:
     for k in range(X.shape[1]):
         total += term(X[:, k][:, None], Y[:, k][None, :])
     return total
-
-
-def ratio(above: Array, below: Array) -> Array:
-    """Quotient, and zero where nothing is below."""
-    xp = namespace(above, below)
-    above, below = xp.broadcast_arrays(above, below)
-    return xp.where(below > 0, above, xp.zeros_like(above)) / or_one(below)
 
 
 def exponents(X: Array, Y: Array, gamma: float) -> Array:
