@@ -74,14 +74,10 @@ def summarize(
     prepared = preparation_of(kept)
     notes = [*prepared.notes, *about_columns(replace(kept, columns=prepared.names))]
     within, verdict = may_send(kept.recovery)
-    result = {
-        "party": summary.party,
+    result = {name: getattr(summary, name) for name in ("party", "n_samples", "n_features", "rank", "bytes_raw")}
+    result |= {
         "kernel": summary.kernel.to_dict(),
-        "n_samples": summary.n_samples,
-        "n_features": summary.n_features,
-        "rank": summary.rank,
         "bytes": wire.size(summary),
-        "bytes_raw": summary.bytes_raw,
         "share_sent": share_sent(summary),
         "decided": kept.decided,
         "recovery": recovery_facts(kept.recovery),
