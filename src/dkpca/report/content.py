@@ -35,16 +35,11 @@ CERTIFICATE = "certificate.json"  # beside an embedding
 PROVED = ("captured_share_at_least", "optimality_at_least")
 TOLD = dict.fromkeys((*PROVED, "optimality_estimate"), Share) | {"meaning": Line, "n_parties": Count}
 # What a study wrote beside a result, beyond the settings of its plan.
-DERIVED = dict.fromkeys(("plan", "n_samples", "n_components"), Count) | {
-    "kernel": dict[str, Kernel],
-    "columns": dict[str, int],
-    "versions": dict[str, str],
-}
+KINDS = {"kernel": dict[str, Kernel], "columns": dict[str, int], "versions": dict[str, str]}
+DERIVED = dict.fromkeys(("plan", "n_samples", "n_components"), Count) | KINDS
 COMPONENT = re.compile(r"component_\d+")
 PLAIN = Reading()
-TURNED = (
-    "the samples are rotated by a secret of the parties: a point is not a sample; each party can draw its own report"
-)
+TURNED = "samples are rotated by a secret of the parties: a point is not a sample; each party can draw its own"
 FITTED, NEW, OUTSIDE, COMPLETED, NEW_COMPLETED = range(5)
 TOP_COLUMNS = 8
 MOST_BARS = 30  # components drawn with an error bar
@@ -355,9 +350,9 @@ def _of_run(run: Run) -> dict[str, Any]:
     found, shares = to_numpy(run.model.eigenvalues).astype(float), party_shares(run.model)
     estimated, proved = certificate.component_estimates, certificate.component_errors_at_most
     return {
-        "errors": {
-            name: np.sqrt(squared[:MOST_BARS]).tolist()  # sines
-            for name, squared in (("estimated", estimated), ("proved", proved))
+        "errors": {  # sines
+            "estimated": np.sqrt(estimated[:MOST_BARS]).tolist(),
+            "proved": np.sqrt(proved[:MOST_BARS]).tolist(),
         },
         "scree": {
             "found": (found / total).tolist(),
