@@ -25,7 +25,7 @@ RESIDUAL_SHARE = 1.2  # above 2 / sqrt(3)
 NEARBY = 5  # pairs behind the leading ones that a solver returns beside them
 WELL_CONDITIONED = 1e-4  # smallest eigenvalue of the cross product of columns of length one
 EVEN = 64.0  # epsilons by which the lengths of eigenvectors may differ from one
-TINY = 1e-30  # keeps 0 / 0 out, in float32 too
+TINY = 1e-37  # keeps 0 / 0 out, in float32 too
 
 
 @dataclass(frozen=True)

@@ -328,7 +328,8 @@ def draw_rows(gram: Gram, size: int, random_state: int) -> Array:
     def of(first: int, part: RowGroup) -> np.ndarray[Any, Any]:
         before = ends[first] - totals[first]
         own = draws[(draws >= before) & (draws < ends[first])] - before
-        return first + np.minimum(np.searchsorted(_summed(part), own, side="right"), len(part) - 1)
+        found: np.ndarray[Any, Any] = np.searchsorted(_summed(part), own, side="right")
+        return first + np.minimum(found, len(part) - 1)
 
     positions = np.concatenate(list(over(of, diagonal)))
     return sent_to(positions[np.append(True, np.diff(positions) > 0)], gram.reference)

@@ -225,7 +225,12 @@ def norms_by_squares(square: np.ndarray[Any, Any], n: int, reference: Array) -> 
     rank = len(square) // 2
     lengths = or_one(np.sqrt(np.diagonal(square)))
     # Of unit columns: those that rounding left are millions of times smaller than the others.
-    root = _root(square / lengths / lengths[:, None])
+    unit_columns = square / lengths / lengths[:, None]
+    try:
+        root = np.linalg.cholesky(unit_columns)
+    except np.linalg.LinAlgError:  # singular: a factor has at most as many columns as rows
+        sizes, Q = np.linalg.eigh(unit_columns)
+        root = Q * np.sqrt(np.clip(sizes, 0.0, None))[None, :]
     one = np.eye(rank)
     M = np.block([[np.zeros_like(one), one], [one, one]]) * lengths[None, :] * lengths[:, None]
     values = np.abs(np.linalg.eigvalsh(root.T @ M @ root))
@@ -234,15 +239,6 @@ def norms_by_squares(square: np.ndarray[Any, Any], n: int, reference: Array) -> 
     largest = float(values.max())
     nuclear = float(values.sum()) + len(lengths) * slack * largest
     return largest * (1.0 + slack), nuclear
-
-
-def _root(S: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return some L with L L' = S for a semidefinite matrix."""
-    try:
-        return np.asarray(np.linalg.cholesky(S))
-    except np.linalg.LinAlgError:  # singular: a factor has at most as many columns as rows
-        eigenvalues, Q = np.linalg.eigh(S)
-        return np.asarray(Q * np.sqrt(np.clip(eigenvalues, 0.0, None))[None, :])
 
 
 # Factors as they were received: decoded where they are looked at, a few rows at a time.
