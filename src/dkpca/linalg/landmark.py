@@ -387,6 +387,4 @@ def _check_diagonal(left: Array, scale: float) -> None:
     """A positive semidefinite matrix never has less than nothing left."""
     lowest = float(namespace(left).min(left))
     if lowest < -(eps(left) ** 0.5) * scale:
-        raise InputError(
-            f"the matrix is not positive semidefinite: {lowest:.3g} is left on its diagonal; check the kernel"
-        )
+        raise InputError(f"the matrix is not positive semidefinite: its diagonal has {lowest:.3g}; check the kernel")

@@ -29,6 +29,7 @@ NAMES = ("auto", "dense", "landmark", "streamed")
 # Operations that "auto" takes for an exact answer: ten seconds or less, on two cores and on a GPU of 2024.
 WORK, WORK_GPU = 2e11, 2e14
 BUILDING = 0.25  # share of WORK for building the matrix where passing over it would take less: its answer is proved
+LOG_10 = math.log(10.0)
 HEADROOM = 1e-4  # share of the range of squares that sums and rounding are left
 DENSE_PASSES = 15  # products with the matrix for each pair, by Lanczos
 CHOLESKY = 0.4  # of n^3: the proof that Lanczos missed none
@@ -132,17 +133,13 @@ def landmarks_within(n: int, entry: float, operations: float) -> int:
 def check_size(gram: Gram) -> None:
     """Refuse matrices so large or small that squares over- or underflow."""
     # The largest diagonal entry is the largest entry of a positive semidefinite matrix.
-    limits, beyond = namespace(gram.reference).finfo(gram.reference.dtype), f"which {dtype_name(gram.reference)}"
+    limits = namespace(gram.reference).finfo(gram.reference.dtype)
     with quiet():
         size = float(namespace(gram.home).max(gram.diagonal()))
         trace, log_size = gram.trace(), gram.log_largest()
-    if not trace <= float(limits.max) ** 0.5 * HEADROOM:
+    large = not trace <= float(limits.max) ** 0.5 * HEADROOM
+    if large or -math.inf < log_size < 0.5 * math.log(float(limits.smallest_normal)) - math.log(HEADROOM):
         reach = math.inf if math.isnan(size) else size
-        raise InputError(
-            f"numbers of the kernel matrix reach {reach:.1e}, {beyond} cannot compute with; scale the columns down"
-        )
-    if -math.inf < log_size < 0.5 * math.log(float(limits.smallest_normal)) - math.log(HEADROOM):
-        raise InputError(
-            f"numbers of the kernel matrix are of size 10^{log_size / math.log(10):.0f}, {beyond} cannot compute "
-            "with; scale the columns up"
-        )
+        found, way = (f"reach {reach:.1e}", "down") if large else (f"are of size 10^{log_size / LOG_10:.0f}", "up")
+        limit = f"which {dtype_name(gram.reference)} cannot compute with"
+        raise InputError(f"numbers of the kernel matrix {found}, {limit}; scale the columns {way}")
