@@ -42,24 +42,26 @@ def derivatives(model: FusedModel, states: Mapping[str, PartyState], tables: Map
     Widths and weights stay as they are. Components of near-equal eigenvalues share the mean of theirs.
     """
     V, values = np.asarray(to_numpy(model.eigenvectors), dtype=float), to_numpy(model.eigenvalues).astype(float)
-    together = _groups(values)
-    found = {}
+    together, found = _groups(values), {}
+    sent = [as_received(summary.factor, "float64") for summary in model.summaries.values()]
     for name, table in tables.items():
         kernel, X = states[name].kernel, np.asarray(to_numpy(states[name].measured(table)), dtype=float)
-        K = _matrix(model, kernel, X)
+        # The uncentered matrix that the columns are in: the party's own under the sum law, else the fused one.
+        adds = model.law.scores_add
+        K = KernelGram(kernel, X) if adds else FusedGram(model.law, sent)
         own = kernel.slopes(partial(_times, K), X, V)
-        if own is None or not (model.law.scores_add or kernel.unit_diagonal):
+        if own is None or not (adds or kernel.unit_diagonal):
             raise InputError(
                 f"party {name!r}: derivatives are for the rbf kernel, and for the linear one under the sum law, not "
                 f"for {kernel.name}; use column_association"
             )
-        found[name] = (model.weights[name] if model.law.scores_add else 1.0) * own @ together
+        found[name] = (model.weights[name] if adds else 1.0) * own @ together
     return found
 
 
 @dataclass(frozen=True)
 class Drives:
-    """How much each eigenvalue grows when a column is stretched, and bounds on how far that is off."""
+    """How much each eigenvalue grows when a column is stretched, and bounds on how far that is off; by CSV."""
 
     columns: tuple[str, ...]
     values: Matrix  # (n_columns, n_components): by the logarithm of the column's scale
@@ -96,13 +98,6 @@ def _components(scores: Matrix) -> tuple[Matrix, Any]:
 
 def _times(K: Gram, block: Matrix) -> Matrix:
     return np.asarray(to_numpy(K @ sent_to(np.ascontiguousarray(block), K.reference)))
-
-
-def _matrix(model: FusedModel, kernel: Kernel, X: Matrix) -> Gram:
-    """The uncentered matrix that a party's columns are in: its own under the sum law, else the fused one."""
-    if model.law.scores_add:
-        return KernelGram(kernel, X)
-    return FusedGram(model.law, [as_received(summary.factor, "float64") for summary in model.summaries.values()])
 
 
 def _groups(values: Any) -> Matrix:

@@ -313,7 +313,8 @@ def _go(
 
 def summary_question(settings: Fit, chosen: Mapping[str, Kernel], party: str, n_samples: int) -> q.SummaryWanted:
     """Return the question for a party's summary; the party can make it itself."""
-    balanced = settings.weights == BALANCED
+    # Under the product exponents add: all together have mean 1, as with one well chosen width.
+    exponent = 1.0 / len(chosen) if combination(chosen, settings.law).law.multiplies else 1.0
     return q.SummaryWanted(
         kernel=chosen[party],
         rank=settings.rank_rule,
@@ -322,7 +323,7 @@ def summary_question(settings: Fit, chosen: Mapping[str, Kernel], party: str, n_
         random_state=settings.seed,
         keep_training=settings.projection == "exact",
         standardize=settings.standardize,
-        balance=combination(chosen, settings.law).law.mean_exponent(len(chosen)) if balanced else 0.0,
+        balance=exponent if settings.weights == BALANCED else 0.0,
         law=settings.law,  # type: ignore[arg-type]  # checked
         blind=settings.protect == "blind",
         n_samples=n_samples,

@@ -53,7 +53,7 @@ class Ledger:
         time = datetime.now(UTC).isoformat(timespec="seconds")
         line = (json.dumps({"time": time, "event": event, **facts, "previous": self.state.head}) + "\n").encode()
         try:
-            with storage.explained(self.path, "the line is missing there"):  # not which: it may name ids
+            with storage.explained(self.path):
                 with open(self.descriptor, "ab", closefd=False) as file:
                     file.write(line)
                 os.fsync(self.descriptor)
