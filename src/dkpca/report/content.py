@@ -1,7 +1,6 @@
 """Everything one page shows: from what a person asks for, and whatever holds scores, to what its scripts read."""
 
 import base64
-import csv
 import json
 import re
 import zlib
@@ -14,10 +13,8 @@ import numpy as np
 import polars as pl
 
 from dkpca import messages
-from dkpca.analysis.importance import Drives
 from dkpca.analysis.outcomes import Outcomes, outcomes
 from dkpca.errors import InputError, WireError
-from dkpca.exchange.own_table import DRIVES
 from dkpca.fusion.scoring import party_shares
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import to_numpy
@@ -190,7 +187,6 @@ class Content:
     own: OwnColumns | None = None
     notes: Sequence[str] = ()
     outcomes: Sequence[Outcomes] = ()  # of the samples of the fit, and of new ones
-    drives: Drives | None = None
 
 
 def assemble(
@@ -232,22 +228,7 @@ def assemble(
     in_fit = {name for name, use in how.text_of if use != "ignore"}  # perhaps too many categories to correlate
     found = outcomes_of(source, placed, known, in_fit | {*(own.names if own else ())})
     notes = list(dict.fromkeys(notes))  # the table of labels may be the party's own
-    return Content(source, title or source.title, known, placed, own, notes, found, _drives(source))
-
-
-def _drives(source: Source) -> Drives | None:
-    """Read the importance of columns that a study left beside its result."""
-    path = (source.path if source.path.is_dir() else source.path.parent) / DRIVES
-    if not path.exists():
-        return None
-    try:
-        found = Drives.from_csv(storage.read(path))
-        usable = found.values.shape[1:] == source.scores.shape[1:] and np.isfinite([found.values, found.errors]).all()
-    except (ValueError, csv.Error):
-        usable = False
-    if not usable:
-        raise InputError(f"{path}: is not a table of two finite numbers per component; get the file again")
-    return found
+    return Content(source, title or source.title, known, placed, own, notes, found)
 
 
 def outcomes_of(
@@ -350,8 +331,6 @@ def packed(content: Content, drawn: DrawnSamples) -> dict[str, Any]:
                 ("distance correlation", own.associations, own.shuffled),
             )
         }
-    if content.drives is not None:
-        header["drives"] = _driving(content.drives, np.sum(content.source.scores**2, axis=0))
     return header
 
 
@@ -383,15 +362,3 @@ def _of_run(run: Run) -> dict[str, Any]:
         },
         "influence": {"parties": list(shares), "shares": [own.tolist() for own in shares.values()]},
     }
-
-
-def _driving(drives: Drives, eigenvalues: Any) -> dict[str, Any]:
-    """Columns whose derivatives are surely largest in size, by component: name, share of the eigenvalue, bound."""
-    scale = np.where(eigenvalues > 0, eigenvalues, 1.0)
-    values, errors = drives.values / scale, drives.errors / scale
-    order = np.argsort(errors - np.abs(values), axis=0, kind="stable")[:TOP_COLUMNS]
-    top = [
-        [(drives.columns[j], float(values[j, d]), float(errors[j, d])) for j in order[:, d].tolist()]
-        for d in range(values.shape[1])
-    ]
-    return {"top": top, "most": max((abs(v) + e for each in top for _, v, e in each), default=1.0) or 1.0}

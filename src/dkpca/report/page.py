@@ -153,8 +153,6 @@ def sections(content: Content) -> str:
     parts = [_outcomes(content.outcomes)] if content.outcomes else []
     if content.own is not None:
         parts.append(_own_columns(content.own))
-    if content.drives is not None:
-        parts.append(_driving())
     if run is not None:
         parts += [_scree(), _parties(run), _influence(run), _agreement(run), _certificate(run)]
     if run is not None or content.source.told:
@@ -210,17 +208,6 @@ def _own_columns(own: OwnColumns) -> str:
         '<div class="charts" id="association-charts"></div>'
     )
     return _section("own", "What each component means in your columns", note, body)
-
-
-def _driving() -> str:
-    note = (
-        "By how many percent the variance of a component changes when a column is stretched by one percent, with the "
-        "width of the kernel held. A bar to the left blurs the component. Whiskers bound what the components do not "
-        "show of the fused kernel. It was computed here, from your own columns and the result."
-    )
-    return _section(
-        "drives", "Which of your columns drive a component", note, '<div class="charts" id="drives-charts"></div>'
-    )
 
 
 def _chart(name: str, heading: str, note: str) -> str:
