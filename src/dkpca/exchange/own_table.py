@@ -24,7 +24,6 @@ from dkpca.wire import codec
 from dkpca.wording import as_toml
 
 PARTY_FILE = "party.toml"
-DRIVES = "importance.csv"  # beside an embedding: how much each column of the party drives each component
 
 
 @dataclass(frozen=True)
