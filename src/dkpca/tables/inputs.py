@@ -87,18 +87,12 @@ def columns_of(table: Any) -> list[tuple[Any, Any]]:
     """Columns as arrays, with their names; those of an array are named by their positions."""
     if hasattr(table, "get_columns"):  # polars
         return [(own.name, own.to_numpy()) for own in table.get_columns()]
-    if hasattr(table, "iloc") and table.ndim == 2:
-        places: dict[Any, list[int]] = {}
-        for j, kind in enumerate(table.dtypes):
-            places.setdefault(kind, []).append(j)
-        # By type: a column at a time takes pandas seconds where there are thousands.
-        found: dict[int, Any] = {}
-        for js in places.values():
-            block = (table if len(js) == table.shape[1] else table.iloc[:, js]).to_numpy()
-            found |= {j: block[:, place] for place, j in enumerate(js)}
-        return [(str(name), found[j]) for j, name in enumerate(table.columns)]
+    framed = hasattr(table, "iloc") and table.ndim == 2
+    if framed and len(set(table.dtypes)) > 1:
+        return [(str(name), own.to_numpy()) for name, own in table.items()]
     array = np.asarray(table)
-    return [(j, array[:, j]) for j in range(array.shape[1])] if array.ndim == 2 else []
+    names = map(str, table.columns) if framed else range(array.shape[-1] if array.ndim else 0)
+    return [(name, array[:, j]) for j, name in enumerate(names)] if array.ndim == 2 else []
 
 
 def _explained(table: Any, error: Exception) -> str:
@@ -376,7 +370,7 @@ def check_outcome(y: Any, ids: Labels | None, first: Labels | None) -> None:
 
 def _own_labels(values: Any) -> Labels:
     """Labels of the rows of values for samples: their index; empty without one."""
-    return list(values.index) if hasattr(values, "iloc") and hasattr(values, "index") else []
+    return list(values.index) if hasattr(values, "iloc") else []
 
 
 def rows_of_samples(values: Any, ids: Labels | None, first: Labels | None, what: str = "covariates") -> Any:
@@ -416,8 +410,8 @@ def _labels(tables: Mapping[str, Any], sample_ids: Any) -> dict[str, Labels]:
             found[name] = own.tolist() if isinstance(own, np.ndarray) else list(own)
             if hasattr(table, "shape") and len(found[name]) != table.shape[0]:
                 raise InputError(f"party {name!r}: {len(found[name])} sample ids for {table.shape[0]} rows")
-        elif hasattr(table, "iloc") and hasattr(table, "index"):
-            found[name] = list(table.index)
+        elif hasattr(table, "iloc"):
+            found[name] = _own_labels(table)
     return found
 
 
@@ -451,7 +445,7 @@ def names_of_columns(table: Any) -> tuple[str, ...] | None:
 
 def matrix_like_its_rows(name: str, table: Any) -> Any:
     """Return a kernel matrix with its columns in the order of its rows, by the labels of both if it has them."""
-    if not (hasattr(table, "iloc") and hasattr(table, "index")) or list(table.columns) == list(table.index):
+    if not hasattr(table, "iloc") or list(table.columns) == list(table.index):
         return table
     if not table.index.is_unique or set(table.columns) != set(table.index):
         raise InputError(
@@ -680,30 +674,25 @@ def are_ids(column: Any) -> bool:
     return plain and len(set(listed)) == len(listed)
 
 
-def are_dates(kind: Any, values: Any = ()) -> bool:
-    """Whether a column of this type holds dates, times or durations; of objects, some are looked at."""
-    words = str(kind).lower()
-    if words.startswith(("date", "time", "duration", "period")):
-        return True
-    return words == "object" and any(isinstance(value, DATES) for value in np.asarray(values).ravel()[:1000])
-
-
 def check_features(party: str, table: Any, *, ids: bool = True) -> None:
     """Refuse a table of the library that has dates, or ids, among its features."""
-    if isinstance(table, np.ndarray) and are_dates(table.dtype, table):
-        raise InputError(f"party {party!r}: the table holds dates; convert them, for example to days since the first")
-    if not hasattr(table, "columns") or not hasattr(table, "dtypes") or hasattr(table, "dask"):
+    if not isinstance(table, np.ndarray) and not hasattr(table, "dtypes"):
         return
-    columns = columns_of(table)
-    dates = [name for (name, own), kind in zip(columns, list(table.dtypes), strict=True) if are_dates(kind, own)]
+    columns = [] if hasattr(table, "dask") else columns_of(table)
+    dates = [
+        name
+        for name, own in columns
+        if own.dtype.kind in "mM" or (own.dtype.kind == "O" and any(isinstance(value, DATES) for value in own[:1000]))
+    ]
     if dates:
         raise InputError(
             f"party {party!r}: {counted(len(dates), 'column')} of dates: {some(dates)}; leave them out, or turn them "
             "into numbers, such as (dates - dates.min()).dt.days"
         )
-    found = [name for name, own in columns if ids and ID_NAME.search(name) and are_ids(own)]
-    if found:
-        raise InputError(
-            f"party {party!r}: column {found[0]!r} looks like an id column; match rows by it with "
-            f"table.set_index({found[0]!r}), or leave it out; if it is a quantity, rename it"
-        )
+    named = [(name, own) for name, own in columns if ids and isinstance(name, str) and ID_NAME.search(name)]
+    for name, own in named:
+        if are_ids(own):
+            raise InputError(
+                f"party {party!r}: column {name!r} looks like an id column; match rows by it with "
+                f"table.set_index({name!r}), or leave it out; if it is a quantity, rename it"
+            )

@@ -60,11 +60,6 @@ class Preparation:
         """Name of each column that a table becomes."""
         return tuple(c.source if c.category is None else f"{c.source} = {c.category}" for c in self.columns)
 
-    @property
-    def has_codes(self) -> bool:
-        """Whether columns are codes of categories, which are no quantities."""
-        return any(column.coded for column in self.columns)
-
     def apply(self, table: Table) -> Matrix:
         """Numbers of a table, (n_samples, n_columns)."""
         X = _numbers(table, self.columns)
@@ -118,7 +113,7 @@ def numbers_for(table: Table, reading: Reading, columns_are: str) -> tuple[Matri
     """Numbers of a table as a kernel takes its columns, and how they were made."""
     table = with_samples_as_columns(table) if columns_are == "samples" else table
     preparation = prepare(table, reading_for(reading, columns_are))
-    if preparation.has_codes and columns_are != "categories":
+    if any(column.coded for column in preparation.columns) and columns_are != "categories":
         raise InputError("text codes are not quantities, and this kernel needs quantities; use --text one-hot")
     return preparation.apply(table), preparation
 
@@ -159,11 +154,7 @@ def prepare(table: Table, reading: Reading) -> Preparation:
 
 
 def _means_and_deviations(X: Matrix, low: Any, high: Any) -> tuple[Any, Any]:
-    """Mean of each column, and its deviation with the mean filled in.
-
-    Both are those of the differences to the least value, which are exact where all values are far from zero and close
-    to each other; of halves, and scaled, so that neither they nor their squares leave the range.
-    """
+    """Mean of each column, and its deviation with the mean filled in."""
     # (x / 2 - low / 2) / width lies between 0 and 1: neither a difference nor a square overflows, and the digits of a
     # small spread around a large mean are kept.
     means, deviations = np.empty(X.shape[1]), np.empty(X.shape[1])
@@ -179,10 +170,7 @@ def _means_and_deviations(X: Matrix, low: Any, high: Any) -> tuple[Any, Any]:
 
 
 def _scales(columns: Sequence[Column], deviations: Any) -> list[float]:
-    """Scale of each column; the 0/1 columns of one text column share theirs.
-
-    Together they then weigh as much as one numeric column, and a rare category does not become a giant.
-    """
+    """Scale of each column; the 0/1 columns of one text column share theirs, and weigh as much as a numeric one."""
     # Root of the sum of variances over the 0/1 columns of one source: sqrt(sum_c p_c (1 - p_c)).
     scales: dict[str, float] = {}
     for column, deviation in zip(columns, deviations, strict=True):
@@ -236,10 +224,8 @@ def _expanded(table: Table, name: str, reading: Reading, notes: list[str]) -> li
     if doubt or how != "one-hot":
         raise InputError(f"{table.source}: {doubt or _about_text(values, table)}")
     if len(found) > MOST_CATEGORIES:
-        raise InputError(
-            f"{table.source}: text column {name!r} has {len(found)} different values, more than {MOST_CATEGORIES}; "
-            f"leave it out with --exclude {name}"
-        )
+        what = f"text column {name!r} has {len(found)} different values, more than {MOST_CATEGORIES}"
+        raise InputError(f"{table.source}: {what}; leave it out with --exclude {name}")
     notes.append(f"expanded text column {name!r} into {len(found)} columns of 0 and 1")
     return [Column(name, category) for category in found]
 
@@ -273,10 +259,7 @@ def _as_numbers(values: pl.Series, column: Column, table: Table) -> Any:
         raise InputError(f"{table.source}: {_about_text(values, table)}")
     kind = values.dtype
     if not (kind.is_numeric() or numerals.is_date(kind) or isinstance(kind, pl.Boolean | pl.Null | pl.String)):
-        raise InputError(
-            f"{table.source}: column {values.name!r} holds {kind} values; "
-            f"turn them into numbers, or leave it out with --exclude {values.name}"
-        )
+        raise InputError(f"{table.source}: column {values.name!r} holds {kind} values; use --exclude {values.name}")
     if kind.is_integer():
         inputs.check_exact(f"{table.source}: column {values.name!r}", [values.min(), values.max()])
     return numerals.as_floats(values)
@@ -316,19 +299,17 @@ def _refuse(table: Table, names: Iterable[str], what: str) -> None:
     """Refuse a table with columns that say nothing, or too much."""
     named = list(dict.fromkeys(names))
     if named:
-        raise InputError(
-            f"{table.source}: {what} in column {some(named)}; leave it out with --exclude {','.join(named[:10])}"
-        )
+        out = ",".join(named[:10])
+        raise InputError(f"{table.source}: {what} in column {some(named)}; leave it out with --exclude {out}")
 
 
 def _unknown_categories(columns: Sequence[Column], table: Table) -> list[str]:
     notes = []
     for source in dict.fromkeys(column.source for column in columns if column.category is not None):
-        known = [column.category for column in columns if column.source == source]
         present = table.frame[source].drop_nulls().cast(pl.String)
-        strange = present.filter(~present.is_in(known))
+        strange = present.filter(~present.is_in([column.category for column in columns if column.source == source]))
         if len(strange):
-            names = some(strange.unique(maintain_order=True).to_list())
+            names = some(strange.unique(maintain_order=True))
             notes.append(f"column {source!r}: {len(strange):,} rows have categories that the fit lacks: {names}")
     return notes
 

@@ -119,7 +119,7 @@ def _need(package: str, path: Path) -> None:
 
 
 def _frame(name: str, table: Any) -> Any:
-    """X of AnnData with the names of observations and variables, with the zeros of a sparse one; others as they are."""
+    """X of AnnData with the names of observations and variables, sparse ones with their zeros; others as they are."""
     if not _is_anndata(table):
         return table
     if table.X is None:
