@@ -22,7 +22,7 @@ import numpy as np
 import scipy.sparse
 
 from dkpca.errors import InputError, warn
-from dkpca.linalg.arrays import Array, MemoryLimit, device, dtype_name, free_memory, namespace, tall
+from dkpca.linalg.arrays import Array, device, dtype_name, free_memory, namespace
 from dkpca.messages import check_party_name
 from dkpca.party.state import State
 from dkpca.settings import Fit
@@ -31,9 +31,7 @@ from dkpca.wording import counted
 COPIES = 3  # of a table that a fit has at one time
 SMALL, MOST_TIMES = 2**29, 500  # bytes that any file may take in memory, and how often its own beyond that
 MOST_WHOLE = 2**53  # every whole number up to it is a float64
-CONVERTED = 2**16  # rows of a mapped array that are turned into double precision together
 Labels = list[Any]
-LEAST_COMMON = 10  # samples that all parties must have where the others are dropped
 BEYOND = 2.0**52  # codes of text lie from here to twice as far, where every whole number is a float64
 NOTHING = 2.0**53  # code of a missing value
 FEWEST = 5  # rows: in fewer, any column may be different in each
@@ -58,13 +56,8 @@ def as_input_error() -> Iterator[None]:
         raise _InputTypeError(str(error)) from error
 
 
-def check_table(
-    name: str, table: Any, *, columns_are: str = "quantities", memory: MemoryLimit | None = None
-) -> Array:
-    """Return one party's columns as a 2-D float array, or raise an error that names the party.
-
-    Categories may be text, and may be missing.
-    """
+def check_table(name: str, table: Any, *, columns_are: str = "quantities") -> Array:
+    """Return one party's columns as a 2-D float array; categories may be text, and may be missing."""
     from sklearn.utils.validation import check_array  # two seconds to load, and no table of a file needs it
 
     if columns_are != "samples":
@@ -77,7 +70,6 @@ def check_table(
                 table = coded(table)
             else:
                 _check_quantities(table)
-                table = _in_double_precision(table, memory)
             return check_array(table, dtype=np.float64, ensure_min_samples=1)
     except InputError as error:
         raise type(error)(f"party {name!r}: {_explained(table, error)}") from error
@@ -148,17 +140,6 @@ def check_exact(column: str, values: Sequence[Any]) -> None:
             f"{column} has whole numbers beyond 2^53, which double precision cannot distinguish; subtract a whole "
             "number from them, leave them out, or use the kernel 'overlap' for codes"
         )
-
-
-def _in_double_precision(table: Any, memory: MemoryLimit | None) -> Any:
-    """Return a mapped array of other numbers a few rows at a time; any other table as it is."""
-    mapped = isinstance(table, np.memmap) and table.ndim == 2 and table.dtype.kind in "fiu"
-    if not mapped or table.dtype == np.float64:
-        return table
-    X = tall(table.shape, memory=memory)
-    for start in range(0, len(table), CONVERTED):
-        X[start : start + CONVERTED] = table[start : start + CONVERTED]
-    return X
 
 
 def check_room(source: Path, needed: int, times: float = MOST_TIMES) -> None:
@@ -299,7 +280,6 @@ def matched(
     *,
     lacking: str | None = None,  # "drop" keeps the common samples, "mean" and "complete" all of them, None refuses
     matrices: Collection[str] = (),  # tables whose columns are the samples too, in the order of the rows
-    least: int = LEAST_COMMON,  # samples that have to be common where others are dropped
 ) -> PartyTables:
     """Put the rows of all tables into the order of the first that has labels."""
     labels = _labels(tables, sample_ids)
@@ -328,11 +308,8 @@ def matched(
         return PartyTables(dict(tables), union, labels[first], places=places)
     counts = ", ".join(f"{name} has {len(own):,}" for name, own in labels.items())
     common = set(union).intersection(*map(set, labels.values()))
-    if len(common) < least:
-        raise InputError(
-            f"{len(common)} of {len(union):,} samples are common to all parties ({counts}), fewer than "
-            f"{least}; check that all parties use the same kind of label"
-        )
+    if not common:
+        raise InputError(f"no sample is common to all parties ({counts}); check that all use the same kind of label")
     kept = [label for label in labels[first] if label in common]
     note = f"using the {counted(len(kept), 'sample')} that all tables have ({counts})"
     return PartyTables(_reordered(tables, labels, kept, matrices), kept, labels[first], [note])
@@ -580,7 +557,7 @@ def for_new_samples(
     """Check tables of new samples, or once more those of the fit, against those of the fit."""
     kernels = {name: states[name].kernel for name in given}
     matrices = [name for name in given if of_fit and kernels[name].columns_are == "samples"]
-    found = matched(_dense(given, kernels, matrices), sample_ids, lacking=lacking, matrices=matrices, least=1)
+    found = matched(_dense(given, kernels, matrices), sample_ids, lacking=lacking, matrices=matrices)
     numbers = {name: as_numbers(states[name], own) for name, own in found.tables.items()}
     tables = _checked(replace(found, tables=numbers), kernels)
     check_like_fit(tables, {name: state.origin for name, state in states.items()})
@@ -616,8 +593,7 @@ def coded(table: Any) -> Any:
     """Return a table of categories as numbers: those that are numbers already, others by a fingerprint of their text.
 
     A category that is written as a number is that number: 1, 1.0, "1" and "1.0" are one, "01" is another. Whole
-    numbers from 2^52 on, which a float64 cannot all tell apart, are coded as text is. Missing values are one
-    category. What is no table of two dimensions comes back as it is.
+    numbers from 2^52 on are coded as text is. Missing values are one category.
     """
     columns = columns_of(table)
     return np.column_stack([_codes(column) for _, column in columns]) if columns else table
@@ -664,14 +640,10 @@ def _number(text: str) -> float | None:
 
 def are_ids(column: Any) -> bool:
     """Whether a column has a different text or whole number in every row."""
-    values = np.asarray(column)
-    if len(values) < FEWEST or values.dtype.kind not in "OSUiuf":
-        return False
-    if values.dtype.kind == "f" and not (values == np.round(values)).all():
-        return False
-    listed = values.tolist()
-    plain = all(isinstance(value, str | int | float) and not isinstance(value, bool) for value in listed)
-    return plain and len(set(listed)) == len(listed)
+    values = np.asarray(column).tolist()
+    numbers = [value for value in values if not isinstance(value, str)]
+    whole = all(isinstance(v, int | float) and not isinstance(v, bool) and v == v // 1 for v in numbers)
+    return whole and len(values) == len(set(values)) >= FEWEST
 
 
 def check_features(party: str, table: Any, *, ids: bool = True) -> None:

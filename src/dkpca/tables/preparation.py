@@ -24,7 +24,6 @@ from dkpca.wording import counted
 MOST_CATEGORIES = 200
 FARTHEST = float(np.finfo(float).max) / 4
 TOGETHER = 64  # columns that scikit-learn gets at a time: it copies them
-MARGIN = 0.5  # new values farther outside the training values than this share of their spread are said
 
 
 @dataclass(frozen=True)
@@ -78,14 +77,13 @@ class Preparation:
         return X
 
     def about_new_rows(self, table: Table) -> list[str]:
-        """Say what new rows have that the training rows had not: gaps, categories, values out of range."""
-        X = _numbers(table, self.columns)
-        holes = np.isnan(X)
+        """Say what new rows have that the training rows had not: gaps and categories."""
+        holes = np.isnan(_numbers(table, self.columns))
         notes = list(table.notes)
         if holes.any():
             columns = counted(holes.any(axis=0).sum(), "column")
             notes.append(f"missing values filled with the training mean: {holes.sum():,}, in {columns}")
-        return [*notes, *_unknown_categories(self.columns, table), *_out_of_range(self.columns, X)]
+        return [*notes, *_unknown_categories(self.columns, table)]
 
 
 def reading_for(reading: Reading, columns_are: str) -> Reading:
@@ -180,7 +178,12 @@ def _scales(columns: Sequence[Column], deviations: Any) -> list[float]:
 
 def _without_gaps(table: Table, reading: Reading, notes: list[str]) -> Table:
     """Drop columns with too many missing values, before anything else is said of them."""
-    shares = {name: _missing_share(table.frame[name], reading) for name in table.frame.columns}
+    shares = dict[str, float]()
+    for name in table.frame.columns:
+        values = table.frame[name]
+        gaps = values.null_count() + (int(values.is_nan().sum()) if values.dtype.is_float() else 0)
+        coded = reading.text_handling(name) == "codes" and gaps < len(values)  # no value is a category too
+        shares[name] = 0.0 if coded else gaps / len(values)
     _refuse(table, [name for name, share in shares.items() if share == 1.0], "no value at all")
     dropped = [name for name, share in shares.items() if share > reading.max_missing]
     if not dropped:
@@ -191,13 +194,6 @@ def _without_gaps(table: Table, reading: Reading, notes: list[str]) -> Table:
     what = f"{counted(len(dropped), 'column')} with more than {reading.max_missing:.0%} of values missing"
     notes.append(f"dropped {what}: {some(dropped)}")
     return replace(table, frame=table.frame.select(kept))
-
-
-def _missing_share(values: pl.Series, reading: Reading) -> float:
-    if reading.text_handling(values.name) == "codes" and values.null_count() < len(values):
-        return 0.0  # no value is a category too
-    gaps = values.is_null() | values.is_nan() if values.dtype.is_float() else values.is_null()
-    return float(gaps.sum()) / len(values)
 
 
 def _expanded(table: Table, name: str, reading: Reading, notes: list[str]) -> list[Column]:
@@ -312,17 +308,3 @@ def _unknown_categories(columns: Sequence[Column], table: Table) -> list[str]:
             names = some(strange.unique(maintain_order=True))
             notes.append(f"column {source!r}: {len(strange):,} rows have categories that the fit lacks: {names}")
     return notes
-
-
-def _out_of_range(columns: Sequence[Column], X: Matrix) -> list[str]:
-    """A value is out of range if it lies farther outside the training values than half of their spread."""
-    # Beyond [low - spread, high + spread] of the training values, with half of their range as the spread.
-    counts = dict[str, int]()
-    for values, column in zip(X.T, columns, strict=True):
-        spread = MARGIN * (column.high - column.low)
-        out = int(((values < column.low - spread) | (values > column.high + spread)).sum())
-        if out and column.category is None and not column.coded:
-            counts[f"{column.source!r} ({out:,} rows; the fit had {column.low:g} to {column.high:g})"] = out
-    found = sorted(counts, key=lambda words: -counts[words])
-    more = f" and {len(found) - 5} more columns" if len(found) > 5 else ""
-    return [f"new rows leave the range of the fit, in {', '.join(found[:5])}{more}"] if found else []

@@ -192,20 +192,13 @@ def from_frame(frame: Any, reading: Reading, *, name: str = "table") -> Table:
     """Take a polars, pandas or Arrow table, or an array."""
     if hasattr(frame, "iloc"):
         check_names([str(key) for key in frame.columns], name)
-        table = pl.DataFrame([_series(str(key), column) for key, column in frame.items()])
+        present = {str(key): own.astype(object).where(own.notna(), None).tolist() for key, own in frame.items()}
+        table = pl.DataFrame(present, strict=False)  # numbers and text in one column: as text
     elif hasattr(frame, "to_pandas") or isinstance(frame, pl.DataFrame):
         table = pl.DataFrame(frame)
     else:
         table = from_array(np.asarray(frame))
     return _select(Opened(name, table.lazy(), table.columns), reading)
-
-
-def _series(name: str, column: Any) -> pl.Series:
-    values = column.to_numpy()
-    if values.dtype != object:
-        return pl.Series(name, values, nan_to_null=True)
-    present = [None if gone else value for value, gone in zip(values, column.isna(), strict=True)]
-    return pl.Series(name, present, strict=False)  # numbers and text in one column: as text
 
 
 def _select(opened: Opened, reading: Reading, *, by_column: bool = False) -> Table:
