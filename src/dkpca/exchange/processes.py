@@ -153,7 +153,7 @@ def matched_samples(
         first = zip(holdings, ids.values(), strict=True)
         such = ", ".join(f"{own[0]!r} in {h.path}" if len(own) else f"none in {h.path}" for h, own in first)
         raise InputError(f"no sample id is in all tables: {such}; check --id, and --id-normalize of 'dkpca check'")
-    given = inputs.matched(tables, keys, lacking=lacking or "drop", least=1)
+    given = inputs.matched(tables, keys, lacking=lacking or "drop")
     written = {key: text for name in reversed(ids) for key, text in zip(keys[name], ids[name], strict=True)}
     names, notes = [written[key] for key in given.ids or ()], list[str]()
     if given.places is not None:
