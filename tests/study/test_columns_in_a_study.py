@@ -1,6 +1,7 @@
 """Which columns of a party drive a component, in a study: row means that the plan names, and the party's own file."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
