@@ -1,5 +1,6 @@
 """A run whose files are damaged, or in use: the messages alone suffice, and the rest says which command to repeat."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -146,21 +147,59 @@ def test_the_settings_of_a_run_read_as_their_file(office):
     assert run.settings == json.loads((office / "run" / "settings.json").read_text())
 
 
+class KilledError(BaseException):
+    """What ends a process between two of its writes."""
+
+
+@pytest.mark.parametrize("without", [(), ("shop",)], ids=["of other components", "without a party"])
+def test_after_a_crash_there_is_the_old_run_or_the_new_or_one_sentence(office, monkeypatch, without):
+    """Whatever is read is of one run; the same command repairs the rest."""
+    before, asked = office / "run", {"n_components": 2, "without": without}
+    wanted = runs.fuse(shutil.copytree(before, office / "whole" / "run"), [], **asked).model
+    models, left = [wanted, runs.load(before).model], None
+    refusals: list[str] = []
+    for count in range(20):
+        run, calls = shutil.copytree(before, office / str(count) / "run"), []
+
+        def dying(function, calls=calls, count=count):
+            def called(*arguments, **named):
+                calls.append(function)
+                if len(calls) > count:
+                    raise KilledError
+                function(*arguments, **named)
+
+            return called
+
+        with monkeypatch.context() as patch:
+            for name in ("write", "remove"):
+                patch.setattr(storage, name, dying(getattr(storage, name)))
+            with contextlib.suppress(KilledError):
+                runs.fuse(run, [], **asked)
+                left = calls
+        try:
+            found = runs.load(run)
+        except DKPCAError as error:
+            refusals.append(str(error))
+        else:
+            (model,) = (m for m in models if m.n_components == found.model.n_components)
+            np.testing.assert_array_equal(found.model.scores, model.scores)
+            scores = pl.read_csv(run / "embedding.csv").drop("sample").to_numpy()
+            np.testing.assert_allclose(scores, found.model.scores)
+        if not left:
+            np.testing.assert_array_equal(runs.fuse(run, [], **asked).model.scores, wanted.scores)
+    assert left, "no repetition came to its end"
+    assert refusals
+    assert all("is at work: repeat it" in each or "; repeat 'dkpca" in each for each in refusals)
+
+
 class TestLock:
     def test_a_second_command_is_told_to_wait_and_changes_nothing(self, office):
         before = snapshot(office)
         with storage.writing(office / "run"):
-            for second in (lambda: runs.fuse(office / "run", []), lambda: runs.load(office / "run")):
-                with pytest.raises(StorageError, match="run: another dkpca command is at work there; repeat"):
-                    second()
-        assert snapshot(office) == before
-        runs.load(office / "run")
-
-    def test_readers_do_not_hinder_each_other_but_a_writer(self, office):
-        with storage.reading(office / "run"):
-            runs.load(office / "run")
-            with pytest.raises(StorageError, match="another dkpca command is at work there"):
+            with pytest.raises(StorageError, match="run: another dkpca command is at work there; repeat"):
                 runs.fuse(office / "run", [])
+            runs.load(office / "run")
+        assert snapshot(office) == before
 
     def test_a_new_run_that_fails_leaves_no_directory(self, office):
         with pytest.raises(InputError, match="n_components is 99"):

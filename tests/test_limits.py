@@ -26,7 +26,6 @@ TIGHT = Limits(rank=4, samples=10, precision="float16", protect=("none", "sums")
             r"takes part with protect = \['none', 'sums'\] only, and 'blind' was asked for",
         ),
         (lambda p: p.check_new(), lambda p: p.check_new(exact=True), "tell the whole table, and recovery = 0.5"),
-        (lambda p: p.check_fits(1), lambda p: p.check_fits(2), "it has answered studies = 2 fits"),
         (lambda p: p.check_audit(5), lambda p: p.check_audit(6), "6 rows for an audit are more than audit_rows = 5"),
         (lambda p: p.bounded(Fixed(4)), lambda p: p.bounded(Fixed(5)), "rank 5 is more than rank = 4"),
         (

@@ -21,11 +21,9 @@ from dkpca.analysis import agreement, importance
 from dkpca.errors import InputError, MissingPartyWarning, NotFittedError, warn
 from dkpca.exchange import in_process, protocols
 from dkpca.fusion import scoring
-from dkpca.fusion.completion import goes_with
-from dkpca.fusion.covariates import Covariates, predicted
-from dkpca.fusion.diagnostics import about_influence, about_kernel, about_new_samples, outside_at_center, remedy
+from dkpca.fusion.covariates import Covariates
+from dkpca.fusion.diagnostics import about_kernel, about_new_samples, outside_at_center
 from dkpca.kernels import Kernel
-from dkpca.kernels.base import BALANCED
 from dkpca.linalg.arrays import Array, namespace, to_numpy
 from dkpca.linalg.leading import Solver
 from dkpca.party.disclosure import LedgerEntry
@@ -34,7 +32,7 @@ from dkpca.party.summaries import about_columns
 from dkpca.rank import RankRule
 from dkpca.settings import PARTIES, Compute, Fit, check_value, whole
 from dkpca.tables import inputs, scverse
-from dkpca.tables.inputs import InFile, PartyTables, Source, as_precise_as, is_source, opened
+from dkpca.tables.inputs import PartyTables, as_precise_as
 
 Columns = Sequence[int | str]  # positions or names
 AnyTables = Any  # one table, a list of tables, or a mapping from party to table
@@ -50,7 +48,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         Number of components to keep, or the share of the variance to capture (between 0 and 1). None: all with
         nonzero eigenvalues.
     kernel : str, Kernel, or dict of party to either, default="rbf"
-        "rbf", "linear", "laplacian", "poly", "cosine", "chi2", "additive_chi2", "overlap" (categories),
+        "rbf", "linear", "laplacian", "poly", "cosine", "chi2", "overlap" (categories),
         "precomputed" (the table is the party's kernel matrix), or a kernel object, which brings its own parameters.
     law : {"product", "sum"} or None, default=None
         How the parties' kernel matrices combine. None: the law that gives the same kernel of the joined table
@@ -62,15 +60,14 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         party sends three numbers for this; with "rbf" and standardize=True none, and a constant column counts like
         the others. If all tables are constant, gamma is 1. It is not the "scale" of scikit-learn's SVC,
         1 / (n_features * variance). None, as in scikit-learn: 1 / number of columns over all parties; 1 if "chi2" is
-        the only kernel with a gamma. "linear", "cosine", "additive_chi2" and "precomputed" have none.
+        the only kernel with a gamma. "linear", "cosine" and "precomputed" have none.
     weights : None, "balanced", "statis", or dict of party to number, default=None
         How much each party counts. "balanced" under the product of n parties: each party gets the gamma at which its
         exponent has mean 1 / n over pairs of samples. Under the sum: the gamma at which that mean is 1, and then each
         party's centered matrix is divided by its largest eigenvalue. `gamma` is then used by "poly" only. Neither
-        makes the parties' influence equal: a party whose distances vary more from pair to pair counts more. A warning
-        appears if one party has more than 80 % of the influence. "statis" (sum law): each party's centered matrix is
-        divided by its Frobenius norm and weighted by its agreement with the others, the leading eigenvector of
-        `agreement_`.
+        makes the parties' influence equal: a party whose distances vary more from pair to pair counts more
+        (`party_shares_`). "statis" (sum law): each party's centered matrix is divided by its Frobenius norm and
+        weighted by its agreement with the others, the leading eigenvector of `agreement_`.
     degree : int or None, default=None
         Degree of polynomial kernels given by name. None: 3.
     coef0 : float or None, default=None
@@ -115,7 +112,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         row, in the space of its kernel. "complete" regresses the row on the other parties; the certificate then
         refers to the table with these completed rows, and estimates their accuracy on held-out rows. New samples are
         treated the same way, and may lack a whole party. None refuses that too, except under the sum law: there the
-        party's addend is left out, and a `dkpca.errors.MissingPartyWarning` says how much variance it carried.
+        party's addend is left out, with a `dkpca.errors.MissingPartyWarning`; `party_shares_` says what it carried.
         With `protect`, only "drop" and "mean"; "mean" with masked sums needs the linear or a distance kernel.
     n_jobs : int, default=None
         Number of parties computed at the same time, with joblib. None: one, or as `joblib.parallel_config` says.
@@ -248,15 +245,12 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         ----------
         X : mapping of party to table, list of tables, or one table
             Arrays or DataFrames. The index of a DataFrame identifies its samples, which are put in the order of the
-            first table; rows of arrays match by position. In a mapping or list a table may also be a path (to a table
-            of numbers: `.npy`, Parquet, a folder of Parquet files, Arrow, CSV or Excel) or a function of no arguments
-            that returns a table: the worker that computes for the party opens it, and its rows stay there. Chunks of
-            Dask arrays and DataFrames stay on their workers, and the results are Dask arrays. The modalities of a
-            MuData are parties; an AnnData is a table, with the names of its observations and variables.
+            first table; rows of arrays match by position. Chunks of Dask arrays and DataFrames stay on their workers,
+            and the results are Dask arrays. The modalities of a MuData are parties; an AnnData is a table, with the
+            names of its observations and variables.
         y : array or Series, optional
             Does not affect the fit. If the fit drops, adds or reorders rows, `y` must be a Series whose index is
-            `sample_ids_`. With `lacking`, a warning appears if whether a sample is missing depends on `y`; with
-            `covariates`, if these predict `y`.
+            `sample_ids_`.
         covariates : DataFrame, mapping of name to column, or array, optional
             Effects to remove, such as batch, site or age: one row per sample, matched by the index of a DataFrame, or
             by position if there is none, or only row numbers from 0 on. Numbers are used unchanged, text and
@@ -274,15 +268,13 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             given = inputs.for_fit(self._by_party(X, fitted=False), settings, sample_ids)
             warn(given.notes)
             inputs.check_outcome(y, given.ids, given.first)
-            known = self._learned(inputs.rows_of_samples(covariates, given.ids, given.first), y)
+            known = _learned(inputs.rows_of_samples(covariates, given.ids, given.first))
             model, states, shield = in_process.fit(
                 given.tables, settings, compute, places=given.places, covariates=known
             )
             states = _with_columns(model, states, given.columns, settings)
-            sources = {name: table for name, table in given.tables.items() if is_source(table)}
-            self._take_over(model, list(given.tables), states, sources, shield, given.ids)
+            self._take_over(model, list(given.tables), states, shield, given.ids)
             self._training = given.tables
-            warn(_not_at_random(given.places or {}, self.eigenvectors_, y))
         return self
 
     @contextmanager
@@ -348,19 +340,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         place = self._place if self._shield.protect == "none" else self._place_protected
         return place(given), given.ids, given.first
 
-    def _learned(self, covariates: Any, y: Any) -> Any:
-        """Orthonormal basis of the covariates of a fit; warns if they predict `y`."""
-        if covariates is None:
-            return None
-        known = Covariates.of(covariates)
-        warn(known.words()[1:])
-        if y is not None:
-            values, names = inputs.outcome_columns(y)
-            if len(values) != len(known.basis):
-                raise InputError(f"y has {len(values)} values, and the covariates are of {len(known.basis)} samples")
-            warn(predicted(known, values, names))
-        return known
-
     def _check_covariates(self, covariates: Any) -> None:
         known = self.model_.covariates
         if known is not None and covariates is None:
@@ -406,7 +385,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         absent = sorted(set(self.party_names_) - set(tables))
         if absent:
             raise InputError(f"{absent} are missing, and the variance of samples needs every party; use transform")
-        diagonals = {name: core.self_values(self._states[name], self._opened(name, tables[name])) for name in tables}
+        diagonals = {name: core.self_values(self._states[name], table) for name, table in tables.items()}
         covariates = inputs.rows_of_samples(covariates, given.ids, given.first)
         return scoring.captured_share(self.model_, self._ask_rows(tables), diagonals, covariates)
 
@@ -446,30 +425,30 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         tables = cluster.tables_of(X, self.parties, settings, sample_ids, compute)
         here = replace(compute, n_jobs=None, timeout=None)
         with cluster.waiting(compute.timeout):
-            known = self._learned(cluster.in_order_of_rows(covariates, X, compute.timeout), y)
+            known = _learned(cluster.in_order_of_rows(covariates, X, compute.timeout))
             model, states, shield = in_process.fit(tables, replace(settings, audit=None), here, covariates=known)
         states = _with_columns(model, states, cluster.columns_of(X, self.parties), settings)
-        self._take_over(model, list(tables), states, {}, shield)
+        self._take_over(model, list(tables), states, shield)
         self._cluster, self._training = "rows", tables
         return self if settings.audit is None else self.run_audit(settings.audit)
 
     @property
     def agreement_(self) -> Any:
         """Cosines between the parties' centered kernels; None if the center has no single party's factor."""
-        return self._agreement("cosines")
+        return self._agreement(0)
 
     @property
     def agreement_error_(self) -> Any:
         """Bounds on the differences between `agreement_` and the true cosines."""
-        return self._agreement("errors")
+        return self._agreement(1)
 
-    def _agreement(self, what: str) -> Any:
+    def _agreement(self, which: int) -> Any:
         """One of the matrices, in the order of `party_names_`; the center's order is by name."""
         check_fitted(self)
         if agreement.missing(self.model_, self._shield.protect):
             return None
         order = [list(self.model_.summaries).index(name) for name in self.party_names_]
-        return getattr(agreement.agreement(self.model_), what)[np.ix_(order, order)]
+        return agreement.agreement(self.model_)[which][np.ix_(order, order)]
 
     @property
     def party_shares_(self) -> Any:
@@ -554,8 +533,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self._check_unprotected(method)
         if self._cluster or self.model_.lacking is not None:
             raise InputError(f"{method} needs all rows of every party; fit without Dask, and with lacking='drop'")
-        tables = self._tables_of_fit(method, X, sample_ids)
-        return {name: self._opened(name, table) for name, table in tables.items()}
+        return self._tables_of_fit(method, X, sample_ids)
 
     def _tables_of_fit(self, method: str, X: AnyTables, sample_ids: Any) -> Mapping[str, Any]:
         if X is None and self._training is None:
@@ -570,19 +548,12 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             )
         known = (() if labels is None else labels for labels in (self._ids, given.ids))
         fitted, ids = ([*map(str, labels)] for labels in known)  # saved ones may be text
-        rows = [table.shape[0] for table in given.tables.values() if not is_source(table)]
+        rows = [table.shape[0] for table in given.tables.values()]
         if (fitted and ids and fitted != ids) or any(count != self.model_.n_samples for count in rows):
             raise InputError(f"{method}: X needs the samples of the fit in their order; arrange them by sample_ids_")
         return given.tables
 
-    def report(
-        self,
-        path: str | Path,
-        *,
-        labels: Any = None,
-        survival: tuple[str, str] | None = None,
-        title: str | None = None,
-    ) -> None:
+    def report(self, path: str | Path, *, labels: Any = None, title: str | None = None) -> None:
         """Draw the result as one page that works offline, as `dkpca report` does; needs the extra `cli`.
 
         Parameters
@@ -591,10 +562,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             The page to write.
         labels : DataFrame, mapping of name to column, or one column, optional
             Labels of the samples, matched by the index or in the order of `sample_ids_`. The page colors samples by
-            them, and tests their association with the components (corrected for multiple tests) and with clusters.
-        survival : (str, str), optional
-            Columns of the labels with times and events (0 or 1): survival by cluster, and a Cox regression on the
-            components. Needs the extra `outcomes`.
+            them, and tests their association with the components (corrected for multiple tests).
         title : str, optional
             Headline.
         """
@@ -609,7 +577,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             raise InputError(f"labels have the shape {labels.shape}; give one column, or a DataFrame")
         names = {name for state in fitted._states.values() for name in state.columns or ()}
         import_module("dkpca.report.page").write_model(
-            Path(path), fitted.model_, fitted.sample_ids_, labels, survival=survival, title=title, in_fit=names
+            Path(path), fitted.model_, fitted.sample_ids_, labels, title=title, in_fit=names
         )
 
     def annotate(self, data: Any) -> None:
@@ -642,8 +610,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """Write the fitted estimator to one file. It contains data of every party: never send it.
 
         The file is written whole or not at all, and only its owner may read it (mode 0600). It is not a pickle: a
-        kernel that no installed package offers, or a rank rule or solver of your own, cannot be saved. Call
-        `set_output` again after `load`: it is not saved.
+        kernel, a rank rule or a solver of your own cannot be saved. Call `set_output` again after `load`: it is not
+        saved.
 
         Parameters
         ----------
@@ -667,10 +635,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if self._cluster:
             _cluster().here(self).save(path)
             return
-        paths = {name: str(source.path) for name, source in self._sources.items() if isinstance(source, InFile)}
-        functions = sorted(set(self._sources) - set(paths))
-        if functions:
-            raise InputError(f"the tables of {functions} came from functions, which cannot be saved; fit from files")
         files = import_module("dkpca.store.files")
         files.write_estimator(
             Path(path),
@@ -678,7 +642,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
                 parameters=self.get_params(deep=False),
                 party_names=tuple(self.party_names_),
                 feature_names=tuple(getattr(self, "feature_names_in_", ())),
-                sources=paths,
                 model=self.model_,
                 states=self._states,
                 shield=self._shield,
@@ -699,32 +662,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         estimator = cls(**saved.parameters)
         if saved.feature_names:
             estimator.feature_names_in_ = np.array(saved.feature_names, dtype=object)
-        sources = {name: InFile(name, Path(source)) for name, source in saved.sources.items()}
-        return estimator._take_over(
-            saved.model, list(saved.party_names), saved.states, sources, saved.shield, saved.ids
-        )
-
-    @classmethod
-    def from_run(cls, path: str | Path) -> Self:
-        """Open a run directory of the commands, as the center sees it.
-
-        `transform` needs the parties' private states, which are in `private/` after `dkpca fit`; it prepares tables
-        as that fit did, by the names of their columns. Without the states, new samples are placed by `dkpca.extend`
-        at each party and `dkpca.project` at the center. Parameters that a run does not record have their defaults.
-
-        Parameters
-        ----------
-        path : str or Path
-            The directory.
-        """
-        model = import_module("dkpca.store.files").model_beside(Path(path))
-        kept = import_module("dkpca.store.files").read_states(Path(path) / "private")
-        ids = {name: wire.fingerprint(summary) for name, summary in model.received.items()}
-        states = {name: state for name, state in kept.items() if getattr(state, "summary_id", "") == ids.get(name)}
-        kernel = model.kernel if len(set(model.kernels.values())) == 1 else model.kernels
-        used = {name: value for name, value in vars(model.settings).items() if name != "dtype"}
-        estimator = cls(model.n_components, kernel=kernel, **used)
-        return estimator._take_over(model, list(model.summaries), states, {}, Shield())
+        return estimator._take_over(saved.model, list(saved.party_names), saved.states, saved.shield, saved.ids)
 
     def __sklearn_is_fitted__(self) -> bool:
         return "model_" in vars(self)
@@ -757,12 +695,11 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         model: Any,
         names: list[str],
         states: Mapping[str, State],
-        sources: Mapping[str, Source],
         shield: Shield,
         ids: Sequence[Any] | None = None,
     ) -> Self:
         """Set the fitted attributes from a fit or from a file."""
-        self._states, self._sources, self._shield, self._ids = dict(states), dict(sources), shield, ids
+        self._states, self._shield, self._ids = dict(states), shield, ids
         self.model_ = model
         self.party_names_ = names
         self.n_features_in_ = model.n_features
@@ -859,19 +796,13 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         settings, compute = self._settings()
         terms = protocols.Terms(self._shield.run)
         protocol = protocols.place(list(given.tables), settings, self.model_, in_process.BATCH, terms)
-        return in_process.asked(
-            protocol, given.tables, self._states, settings, compute, run=terms.run, sources=self._sources
-        )
+        return in_process.asked(protocol, given.tables, self._states, settings, compute, run=terms.run, new=True)
 
     def _ask_rows(self, tables: Mapping[str, Any], *, exact: bool = False) -> Mapping[str, Any]:
         """Messages about the new samples from the parties that are present."""
         settings, compute = self._settings()
         protocol = protocols.new_rows(list(tables), in_process.BATCH, exact=exact)
-        return in_process.asked(protocol, tables, self._states, settings, compute, sources=self._sources)  # type: ignore[no-any-return]
-
-    def _opened(self, name: str, table: Any) -> Array:
-        """A party's table; opened first if it was given as a path or a function."""
-        return opened(name, table, columns_are=self._states[name].kernel.columns_are)
+        return in_process.asked(protocol, tables, self._states, settings, compute, new=True)  # type: ignore[no-any-return]
 
     def _labeled(self, scores: Array, ids: Sequence[Any] | None) -> Any:
         """Scores with the labels of their rows, where a DataFrame is asked for; scikit-learn names the columns."""
@@ -883,38 +814,24 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
 def _with_columns(model: Any, states: Mapping[str, State], columns: Any, settings: Fit) -> dict[str, State]:
     """States with their column names; warns about problems that affect the result."""
     if settings.protect != "blind":
-        warn(about_kernel(model, remedy=remedy(settings.standardize)))
+        warn(about_kernel(model))
     named = {name: replace(state, columns=columns.get(name)) for name, state in states.items()}
     warn(sentence for state in named.values() for sentence in about_columns(state))
-    if settings.protect == "none" and settings.weights == BALANCED:
-        warn(about_influence(model))
     return named
+
+
+def _learned(covariates: Any) -> Covariates | None:
+    """Orthonormal basis of the covariates of a fit."""
+    if covariates is None:
+        return None
+    known = Covariates.of(covariates)
+    warn(known.words()[1:])
+    return known
 
 
 def _check_nothing_lacks(given: PartyTables, method: str) -> None:
     if given.places is not None:
         raise InputError(f"{method} needs samples that every party has; leave the others out (lacking='drop')")
-
-
-def _not_at_random(places: Mapping[str, Any], components: Array, y: Any) -> list[str]:
-    """Warnings if missingness depends on the components or on `y`: filled-in rows are then biased."""
-    n = components.shape[0]
-    rows = {name: np.setdiff1d(np.arange(n), own) for name, own in places.items() if len(own) < n}
-    if not rows:
-        return []
-    found = [
-        f"party {name!r} does not lack samples at random: those it lacks differ along component {column + 1} "
-        f"(correlation {size:.2f}); their replacement rows are based on the samples it does have"
-        for name, column, size in goes_with(rows, components)
-    ]
-    if y is None:
-        return found
-    values, names = inputs.outcome_columns(y)
-    return found + [
-        f"party {name!r} does not lack samples at random: the gaps are associated with {names[column]} "
-        f"(correlation {size:.2f})"
-        for name, column, size in goes_with(rows, values)
-    ]
 
 
 def _cluster() -> Any:

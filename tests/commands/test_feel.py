@@ -157,7 +157,7 @@ def test_a_sentence_is_never_longer_than_a_person_reads(office):
 
 def test_names_are_shown_as_they_are(office):
     (office.path / "t.csv").write_text("id,:bomb:\n" + "".join(f"s{i},{'ab'[i % 2]}\n" for i in range(30)))
-    assert ":bomb:: 2 columns of 0 and 1" in office.ok("check", "t.csv").out
+    assert ":bomb:: expanded text column ':bomb:' into 2 columns of 0 and 1" in office.ok("check", "t.csv").out
 
 
 def test_names_of_files_that_are_no_text_are_a_sentence(fused):
@@ -174,7 +174,7 @@ def test_the_advice_of_fit_names_options_that_fit_has(office):
     asked = ("fit", "a.npy", "b.npy", "--components", 2, "--gamma", 500, "--jobs", 1, "--out", "run")
     said = office.ok(*asked).out.replace("\n", " ")
     assert "samples are numbered by row; name them with --id " in said
-    assert "use a smaller --gamma, such as scale" in said
+    assert "use standardized columns, or a smaller gamma" in said
 
 
 def test_bare_the_program_lists_its_commands_and_says_that_none_was_named(office):

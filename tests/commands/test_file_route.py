@@ -11,10 +11,12 @@ import polars as pl
 import pytest
 from scipy.linalg import subspace_angles
 
+import dkpca
 from dkpca import DKPCA
+from dkpca.errors import InputError, WireError
 from dkpca.rank import Fixed
-from dkpca.store import runs
-from testkit.owners import GAMMA, OWNERS, frame, numbers, standardized
+from dkpca.store import runs, storage
+from testkit.owners import GAMMA, OWNERS, frame, numbers, people, standardized
 from testkit.program import Office, snapshot
 
 
@@ -53,8 +55,8 @@ def test_the_format_of_a_table_does_not_matter(office):
     tables = numbers()
     frame(tables["bank"], ids).write_parquet(office.path / "bank.parquet")
     frame(tables["clinic"], ids).write_ipc(office.path / "clinic.arrow")
-    np.savez(office.path / "shop.npz", person=ids, x=tables["shop"])
-    for owner, suffix in zip(OWNERS, ("parquet", "arrow", "npz"), strict=True):
+    frame(tables["shop"], ids).write_csv(office.path / "shop.tsv", separator="\t")
+    for owner, suffix in zip(OWNERS, ("parquet", "arrow", "tsv"), strict=True):
         office.summarize(owner, suffix=suffix)
     office.ok("fuse", *(f"{o}.summary" for o in OWNERS), "--components", 3, "--out", "run")
     assert_same_components(runs.load(office.path / "run"), estimator(tables))
@@ -173,14 +175,12 @@ class Trap:
         return Path.write_text, (self.mark, "run")
 
 
-@pytest.mark.parametrize("disguise", ["bank.summary", "bank.state", "run/model.safetensors", "bank.npy", "bank.npz"])
+@pytest.mark.parametrize("disguise", ["bank.summary", "bank.state", "run/model.safetensors", "bank.npy"])
 def test_no_file_is_executed_when_read(fused, disguise):
     mark, path = fused.path / "mark", fused.path / disguise
     trap = Trap(mark)
     if path.suffix == ".npy":
         np.save(path, np.array([trap], dtype=object), allow_pickle=True)
-    elif path.suffix == ".npz":
-        np.savez(path, x=np.array([trap], dtype=object))
     else:
         path.write_bytes(pickle.dumps(trap))
     fused.refused(
@@ -191,7 +191,7 @@ def test_no_file_is_executed_when_read(fused, disguise):
         }.get(path.suffix, ("summarize", disguise, "--gamma", 1, "--out", "new.summary"))
     )
     assert not mark.exists()
-    if path.suffix not in (".npy", ".npz"):
+    if path.suffix != ".npy":
         pickle.loads(path.read_bytes())
         assert mark.exists(), "the trap must be able to spring, or this test says nothing"
 
@@ -221,3 +221,62 @@ def test_components_as_a_share_of_the_variance(office):
     for name in ("run", "fused"):
         shares = runs.load(office.path / name).model.explained_variance_ratio
         assert sum(shares) >= 0.6 > sum(shares[:-1])
+
+
+def test_a_state_of_the_commands_prepares_and_survives_in_the_library(summarized):
+    path = summarized.path
+    state = dkpca.load(path / "bank.state", dkpca.PartyState)
+    dkpca.save(path / "copy.state", state)
+    assert (path / "copy.state").read_bytes() == (path / "bank.state").read_bytes()
+    here = dkpca.extend(state, pl.read_csv(path / "bank.csv"), sample_ids=people())
+    assert here.factor.shape == (60, 20)
+    with pytest.raises(InputError, match="party 'bank': lacks|party 'bank': has no column 'x3'"):
+        dkpca.extend(state, pl.read_csv(path / "bank.csv").drop("x3"))
+
+
+def test_a_state_of_the_library_is_private_too(summarized):
+    _, state = dkpca.summarize(numbers()["bank"], party="bank", kernel=dkpca.kernels.RBF(GAMMA), rank=20)
+    dkpca.save(summarized.path / "own.state", state)
+    told = summarized.ok("inspect", "own.state").out
+    assert "PRIVATE state of party 'bank'" in told
+
+
+@pytest.mark.slow
+class TestARunThatIsFittedAgain:
+    @pytest.fixture
+    def fitted(self, office):
+        tables = [f"{owner}.csv" for owner in OWNERS]
+        office.ok("fit", *tables, "--id", "person", "--gamma", GAMMA, "--rank", 20, "--components", 3, "--out", "run")
+        return office
+
+    def test_with_fewer_parties_forgets_the_private_state_of_the_others(self, fitted):
+        others = OWNERS[1:]
+        tables = [f"{name}.csv" for name in others]
+        fitted.ok("fit", *tables, "--id", "person", "--components", 3, "--out", "run")
+        assert {path.stem for path in (fitted.path / "run/private").iterdir()} == set(others)
+
+    def test_is_not_drawn_with_samples_that_were_placed_in_the_fit_before(self, fitted):
+        tables = [f"{name}.csv" for name in OWNERS]
+        new = [part for name in OWNERS for part in ("--new", f"{name}={name}.csv")]
+        again = ["fit", *tables, "--id", "person", "--components", 3, "--out", "run"]
+        fitted.ok(*again, *new)
+        fitted.ok("report", "run", "--new", "run/new")
+        fitted.ok(*again, "--gamma", 0.9)
+        assert "placed in another fit" in fitted.refused("report", "run", "--new", "run/new")
+
+    def test_a_party_whose_new_rows_are_all_completed_is_named(self, fitted):
+        tables = [f"{name}.csv" for name in OWNERS]
+        new = [part for name in OWNERS[1:] for part in ("--new", f"{name}={name}.csv")]
+        again = ["fit", *tables, "--id", "person", "--components", 3, "--out", "run", "--lacking", "complete"]
+        assert f"parties lack: {OWNERS[0]}" in fitted.ok(*again, *new).out
+        stated = storage.read_json(fitted.path / "run/new/settings.json")
+        assert stated["lacking"][OWNERS[0]]
+        assert "true" in (fitted.path / "run/new/embedding.csv").read_text()
+
+
+def test_the_model_of_a_run_is_no_file_of_its_own(fused):
+    with pytest.raises(WireError, match="is the model of a run, without its messages; give these to dkpca.fuse"):
+        dkpca.load(fused.path / "run" / "model.safetensors")
+    (fused.path / "run" / "messages" / "shop.summary").unlink()
+    with pytest.raises(WireError, match="does not belong to its messages; repeat 'dkpca fuse"):
+        runs.load(fused.path / "run")

@@ -159,7 +159,7 @@ class _Answering:
         party = self._party()
         encoded = wire.encode(party.answer(question))
         self.kept.mkdir(mode=0o700, parents=True, exist_ok=True)
-        record = {known: self.about, asked: data, sent: encoded} | self._for_later(party, question)
+        record = {known: self.about, asked: data} | self._for_later(party, question) | {sent: encoded}
         storage.write_all(record, private=list(record))
         return encoded
 

@@ -6,14 +6,11 @@ Nobody else asks which kernel it is.
 """
 
 import math
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from dataclasses import asdict, replace
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -29,17 +26,18 @@ BEYOND = 10.0  # times the longest training sample, for kernels without a unit d
 DOMINANT = 0.9  # share of one column in the mean distance from which the others hardly count
 BALANCED, STATIS = "balanced", "statis"
 LEAST = 1e-9  # weight of a party that agrees with none
+BY_GAMMA = (
+    "under the product law a party's weight is its gamma, which it chooses before it sends its summary; give the "
+    "parties other gammas (--gamma), or use law='sum'"
+)
 Weights = str | Mapping[str, float] | None
-ENTRY_POINTS = "dkpca.kernels"  # where an installed package names kernels of its own
-PLAIN_PACKAGE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
 
 
 class Kernel(ABC):
     """A positive semidefinite kernel on a party's own columns.
 
-    To write one of your own, derive a frozen dataclass whose fields are its parameters, give it a `name`, and
-    name the class in the entry point group `dkpca.kernels` of your package; it then travels by that name between
-    parties who installed the package.
+    To write one of your own, for fits in one program, derive a frozen dataclass whose fields are its parameters, and
+    give it a `name`. Between parties bring its matrix as a `Precomputed` kernel.
 
     Examples
     --------
@@ -52,18 +50,18 @@ class Kernel(ABC):
     has_width: ClassVar[bool] = False  # whether gamma is a parameter
     default_gamma: ClassVar[float | None] = None  # None: 1 / number of columns over all parties
     unit_diagonal: ClassVar[bool] = False  # whether each sample has kernel value 1 with itself
-    driven_by_means: ClassVar[bool] = False  # whether row means of a product say how its columns drive a component
+    by_inner_products: ClassVar[bool] = True  # whether inner products of samples, added up over parties, give it
     takes_sparse: ClassVar[bool] = False  # whether a sparse table makes sense, of which most entries are zero
     columns_are: ClassVar[str] = "quantities"  # or "categories", of which only equality counts, or "samples"
     of_counts: ClassVar[bool] = False  # whether no number may be below 0, and differences count by their level
+    reveals: ClassVar[str] = "about the columns, whatever this kernel's values between samples determine"
 
     @classmethod
     def from_settings(cls, *, gamma: float | None, centered: bool) -> Self:
         """Make the kernel from what the parties of a fit agree on."""
-        gamma = cls.default_gamma if gamma is None else gamma
-        if cls.has_width and gamma is None:
-            raise InputError(f"the {cls.name} kernel needs a width; give gamma")
-        return cls(gamma) if cls.has_width else cls()  # type: ignore[call-arg]
+        if not cls.has_width:
+            return cls()
+        return cls(cls.default_gamma if gamma is None else gamma)  # type: ignore[call-arg]
 
     @property
     @abstractmethod
@@ -83,10 +81,7 @@ class Kernel(ABC):
         return namespace(X).zeros_like(X[0, :])
 
     def slopes(self, times: Callable[[Array], Array], X: Array, V: Array) -> Array | None:
-        """Derivative of v'Kv by the logarithm of each column's scale, (n_columns, n_vectors); None if not known.
-
-        `times` multiplies by K, the matrix that the columns are in.
-        """
+        """Derivative of v'Kv by the logarithm of each column's scale, for `times` by K; None if not known."""
         return None
 
     def check(self, X: Array) -> None:
@@ -94,8 +89,8 @@ class Kernel(ABC):
         lowest = float(namespace(X).min(X)) if self.of_counts else 0.0
         if lowest < 0:
             raise InputError(
-                f"the {self.name} kernel is for counts and histograms, but the smallest value is {lowest:g}; "
-                "give columns without negative values, and do not standardize them (--no-standardize)"
+                f"the {self.name} kernel is for counts and histograms, but the smallest value is {lowest:g}; give "
+                "columns without negative values, not standardized (--no-standardize)"
             )
 
     def block(self, X: Factor, rows: Index, columns: Index) -> Array:
@@ -113,16 +108,14 @@ class Kernel(ABC):
     def relative_error(self, X: Array, origin: Array | None) -> float:
         """Bound on the error of a computed kernel value of two rows of X, as a share of sqrt(k(x, x) k(y, y)).
 
-        `origin` was subtracted from the rows, if it is given, which rounded each number once. This is the bound for
-        kernels made of one inner product; a kernel that amplifies its rounding says so.
+        `origin` was subtracted from the rows, if it is given, which rounded each number once.
         """
+        # This is the bound for kernels made of one inner product; a kernel that amplifies its rounding says so.
         return 2.0 * growth(X.shape[1]) * unit(X)
 
     def error_of_rows(self, X: Array, share: float) -> float:
-        """Bound on the error of a value, as in `relative_error`, where each number of X is off by a share of itself.
-
-        For kernels made of one inner product: twice for the numbers, and as much for the mean of a column.
-        """
+        """Bound on the error of a value, as `relative_error`, where each number of X is off by a share of itself."""
+        # For kernels made of one inner product: twice for the numbers, and as much for the mean of a column.
         return 8.0 * share
 
     def rows(self, X: Factor, positions: Array) -> Array:
@@ -145,17 +138,11 @@ class Kernel(ABC):
 
     def _check_sums(self) -> None:
         if not self.adds_up:
-            raise InputError(
-                f"the {self.name} kernel is not a function of a sum over parties; use "
-                "projection='extend' and protect='none'"
-            )
+            words = "is not a function of a sum over parties; use projection='extend' and protect='none'"
+            raise InputError(f"the {self.name} kernel {words}")
 
     def squared_distances(self, K: Array, floor: float) -> Array:
-        """Squared distances that somebody reads off kernel values between samples; those below `floor` are noise.
-
-        A kernel that is a function of distances over the columns gives those; another one the distances between the
-        samples as the kernel sees them.
-        """
+        """Squared distances read off kernel values, over the columns if it can; those below `floor` are noise."""
         own = namespace(K).linalg.diagonal(K)
         return own[:, None] + own[None, :] - 2.0 * K
 
@@ -165,41 +152,29 @@ class Kernel(ABC):
         return self.law is not None and self.law.scores_add
 
     @property
-    def by_inner_products(self) -> bool:
-        """Whether inner products of samples, added up over parties, give the kernel of the joined table."""
-        return not self.unit_diagonal
-
-    @property
     def sends_diagonal(self) -> bool:
         """Whether the center needs the diagonal of the party's matrix as one more column of numbers."""
         return self.law is not None and self.law.needs_diagonals
 
     def alone(self) -> "Kernel":
         """Return the kernel that does not count on the center to finish it: for parties with different kernels."""
-        return self
+        return replace(self, own=True) if self.sends_diagonal else self  # type: ignore[type-var]
 
     def scale_by_column(self, X: Array) -> Array:
         """Part of each column in `scale_statistic`; a kernel of your own with a width should say it."""
         return namespace(X).zeros_like(X[0, :])
 
     def scale_statistic(self, X: Array) -> float:
-        """Mean of what gamma multiplies, over pairs of different samples; it adds up over parties.
-
-        gamma="scale" is 1 / (sum of it over the parties), whatever gamma this kernel has.
-        """
+        """Mean of what gamma multiplies, over pairs of different samples; gamma="scale" is 1 / (sum over parties)."""
         parts = self.scale_by_column(X)
         return float(namespace(parts).sum(parts))
 
     def dominant_column(self, X: Array) -> tuple[int, float] | None:
-        """Column that makes up nearly all of what gamma multiplies, and its share; None: there is none.
-
-        Some of the rows are looked at. Columns that do not vary do not count.
-        """
-        # gamma multiplies a sum over columns of mean distances; a column that makes up nearly all of that sum
-        # leaves the others without a say.
+        """Column that makes up nearly all of what gamma multiplies, and its share; None: there is none."""
+        # A sum over columns of mean distances. Some of the rows are looked at; constant columns do not count.
         rows = at_hand(X[:: max(1, X.shape[0] // JUDGED_ROWS), :])
-        if not self.has_width or self.columns_are != "quantities" or rows.shape[0] < 2:
-            return None
+        if not self.has_width or self.columns_are != "quantities" or self.of_counts or rows.shape[0] < 2:
+            return None  # counts have one unit, and cannot be standardized
         xp = namespace(rows)
         with quiet():
             parts = self.scale_by_column(rows)
@@ -209,7 +184,8 @@ class Kernel(ABC):
 
     def balanced(self, X: Array, share: float) -> Self:
         """Return the kernel whose exponent is the share on average over these rows; itself, if it has none."""
-        return self
+        distance = self.scale_statistic(X) if self.has_width and self.unit_diagonal else 0.0
+        return self.rescaled(share / (distance * self.gamma)) if distance > 0 else self  # type: ignore[attr-defined]
 
     def rescaled(self, factor: float) -> Self:
         """Return the kernel with its gamma multiplied."""
@@ -219,57 +195,25 @@ class Kernel(ABC):
 
     def revealed(self, rank: int, n_features: int) -> str:
         """What a factor of this rank reveals about the party's columns, in words."""
-        return "about the columns, whatever this kernel's values between samples determine"
+        return self.reveals
 
     def outside(self, training: Any, new: Any) -> Any:
-        """Which new samples lie outside the range of the fit, by the squared lengths of factor rows.
-
-        A bounded kernel forgets a sample that is far from all others; any other kernel lets it grow.
-        """
+        """Which new samples lie outside the range of the fit, by the squared lengths of factor rows."""
+        # A bounded kernel forgets a sample that is far from all others; any other kernel lets it grow.
         return new < UNLIKE * np.median(training) if self.unit_diagonal else new > BEYOND * np.max(training)
 
     def to_dict(self) -> dict[str, Any]:
-        """Name and parameters: what parties must agree on; of a kernel of another package, which one that is."""
-        ours = type(self).__module__.startswith("dkpca.")
-        package = None if ours else package_of(self.name)
-        named = {"name": self.name} if package is None else {"name": self.name, "package": package}
-        return {**named, **asdict(self)}  # type: ignore[call-overload]
+        """Name and parameters: what parties must agree on."""
+        return {"name": self.name, **asdict(self)}  # type: ignore[call-overload]
 
 
-# Kernels that other packages bring: they travel by name, and say which package they are of.
-
-
-@cache
-def installed() -> dict[str, EntryPoint]:
-    """Kernels that installed packages offer, by name; nothing of them is imported."""
-    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
-
-
-def loaded(name: str) -> type[Any]:
-    """Class of a kernel that a package offers under this name."""
-    cls = installed()[name].load()
-    if not (isinstance(cls, type) and issubclass(cls, Kernel) and cls.name == name):
-        raise InputError(f"the package that offers kernel {name!r} does not bring a Kernel of that name; repair it")
-    return cls
-
-
-def package_of(name: str) -> str | None:
-    """Package that offers a kernel, as it is called where packages are installed from."""
-    point = installed().get(name)
-    return None if point is None or point.dist is None else point.dist.name
-
-
-def absent(package: object) -> str:
-    """Advice about a kernel that is not here; what a message says about its package is only repeated."""
-    if not isinstance(package, str) or not PLAIN_PACKAGE.fullmatch(package):
-        return "or install its package"
-    return f"or install the package that its sender says it is of, if you trust it: {package}"
+def _is_positive(number: Any) -> bool:
+    return isinstance(number, Real) and not isinstance(number, bool) and 0.0 < float(number) < math.inf
 
 
 def checked_width(kernel: Any) -> None:
     """Hold gamma to a positive number, the same one whatever kind of number it was."""
-    width = kernel.gamma
-    if isinstance(width, bool) or not isinstance(width, Real) or not 0.0 < float(width) < math.inf:
+    if not _is_positive(kernel.gamma):
         raise InputError(f"gamma is {kernel.gamma!r}; the {kernel.name} kernel needs a positive, finite number")
     object.__setattr__(kernel, "gamma", float(kernel.gamma))
 
@@ -277,38 +221,29 @@ def checked_width(kernel: Any) -> None:
 def adjusted(kernels: Mapping[str, Kernel], **given: Any) -> dict[str, Kernel]:
     """Kernels by party with the parameters that are given, where they have them; one that none has is refused."""
     wanted = {name: value for name, value in given.items() if value is not None}
-    own = {party: {f.name for f in fields(kernel)} for party, kernel in kernels.items()}  # type: ignore[arg-type]
-    strange = sorted(set(wanted) - set().union(*own.values()))
+    used = {party: {k: v for k, v in wanted.items() if hasattr(kernel, k)} for party, kernel in kernels.items()}
+    strange = sorted(set(wanted) - set().union(*used.values()))
     if strange:
         names = ", ".join(sorted({kernel.name for kernel in kernels.values()}))
         whose = f"the {names} kernel" if names else "DKPCA for kernel objects, which bring their own"
         raise InputError(f"{' and '.join(strange)}: not a parameter of {whose}; leave it out")
-    return {
-        party: replace(kernel, **{k: v for k, v in wanted.items() if k in own[party]})  # type: ignore[type-var]
-        for party, kernel in kernels.items()
-    }
+    return {party: replace(kernel, **used[party]) for party, kernel in kernels.items()}  # type: ignore[type-var]
 
 
 # Which law combines these kernels, what the result is a kernel of, and how much each party counts.
 
 
-@dataclass(frozen=True)
-class Combination:
+class Combination(NamedTuple):
     """A law, and in words what it makes of the parties' kernels."""
 
     law: Law
     meaning: str
 
 
-def check_law(law: object) -> None:
-    """Raise unless this is the name of a law, or None."""
-    if law is not None and (not isinstance(law, str) or law not in LAWS):
-        raise InputError(f"law is {law!r}; use {' or '.join(map(repr, LAWS))}, or None for what the kernel implies")
-
-
 def combination(kernels: Mapping[str, Kernel], law: str | None = None) -> Combination:
     """Find the law for the kernels of all parties: as asked for, or as the kernels imply."""
-    check_law(law)
+    if law is not None and law not in LAWS:
+        raise InputError(f"law is {law!r}; give {' or '.join(map(repr, LAWS))}, or None for what the kernel implies")
     # Equal kernels make one of the joined table by their own law; anything else is a product or a sum of what the
     # parties have, which has to be asked for unless all kernels imply the same one.
     first, *others = kernels.values()
@@ -318,73 +253,55 @@ def combination(kernels: Mapping[str, Kernel], law: str | None = None) -> Combin
             return Combination(joint, f"the {first.name} kernel of the joined table")
         if not others and law is None:
             return Combination(LAWS["sum"], f"the {first.name} kernel of one party")
-    chosen = LAWS[law] if law is not None else _implied(kernels)
+    implied = {kernel.law for kernel in kernels.values()}
+    chosen = LAWS[law] if law is not None else implied.pop()
+    if chosen is None or (law is None and implied):
+        described = ", ".join(f"{party}: {kernel.name}" for party, kernel in kernels.items())
+        raise InputError(f"these kernels imply no common law ({described}); give law='product' or law='sum'")
     for party, kernel in kernels.items():
         if kernel.sends_diagonal:
             raise InputError(
                 f"party {party!r} sent what the {kernel.name} kernel of the joined table needs, but not all parties "
-                "did; let it use the kernel of its own columns (own=True), or all of them the same kernel"
+                "did; use the kernel of its own columns (own=True), or one kernel for all"
             )
     if chosen is joint and len({kernel.name for kernel in kernels.values()}) == 1:
         return Combination(chosen, f"the {first.name} kernel of the joined table, with a width per party")
     return Combination(chosen, f"the {chosen.name} of the parties' kernels")
 
 
-def _implied(kernels: Mapping[str, Kernel]) -> Law:
-    laws = {kernel.law for kernel in kernels.values()}
-    implied = laws.pop()
-    if laws or implied is None:
-        described = ", ".join(f"{party}: {kernel.name}" for party, kernel in kernels.items())
-        raise InputError(f"these kernels imply no common law ({described}); give law='product' or law='sum'")
-    return implied
-
-
 def check_weights(weights: Weights, parties: Iterable[str]) -> None:
     """Raise unless these are weights for just these parties."""
     if weights is None or weights in (BALANCED, STATIS):
         return
-    if not isinstance(weights, Mapping) or set(weights) != set(parties):
-        raise InputError(
-            f"weights are {weights!r}; give 'balanced', 'statis', or a number for each of {sorted(parties)}"
-        )
-    for name, weight in weights.items():
-        if isinstance(weight, bool) or not isinstance(weight, Real) or not 0.0 < float(weight) < float("inf"):
-            raise InputError(f"the weight of party {name!r} is {weight!r}; give a positive number")
+    by_party = isinstance(weights, Mapping) and set(weights) == set(parties)
+    if not by_party or not all(map(_is_positive, weights.values())):  # type: ignore[union-attr]
+        raise InputError(f"weights are {weights!r}; give 'balanced', 'statis', or a number > 0 for {sorted(parties)}")
 
 
 def weighed(kernels: Mapping[str, Kernel], weights: Weights, law: Law) -> dict[str, Kernel]:
     """Kernels by party with their weights, where the law has the parties weigh by their widths."""
-    if weights == STATIS and law.weighed_by != "center":
-        raise InputError(
-            "weights='statis' follow from the summaries, but under the product law a party's weight is its gamma, "
-            "which it chooses before it sends its summary; use law='sum'"
-        )
-    if not isinstance(weights, Mapping) or law.weighed_by != "party":
+    if weights == STATIS and not law.scores_add:
+        raise InputError(BY_GAMMA)
+    if not isinstance(weights, Mapping) or not law.multiplies:
         return dict(kernels)
     return {name: kernel.rescaled(weights[name]) for name, kernel in kernels.items()}
 
 
 def center_weights(weights: Weights, law: str | None) -> Weights:
     """Weights that are left for the center: none where the parties have weighed already."""
-    return None if law is not None and LAWS[law].weighed_by == "party" else weights
+    return None if law is not None and LAWS[law].multiplies else weights
 
 
 def party_weights(
     weights: Weights, factors: Mapping[str, Factor], law: Law, *, centered: bool = False
 ) -> dict[str, float]:
-    """What each party's matrix is multiplied by; under the product its own width does that, at the party.
-
-    `centered`: the factors came so, as those of a blind fit do, whose rows are no samples.
-    """
+    """What each party's matrix is multiplied by; `centered`: the factors came so, as those of a blind fit do."""
     check_weights(weights, factors)
     if weights is None:
         return dict.fromkeys(factors, 1.0)
-    if law.weighed_by == "party":
-        raise InputError(
-            "under the product law a party's weight is its gamma, which it chose before it sent its summary; let the "
-            "parties summarize with other gammas (--gamma), or combine by law='sum'"
-        )
-    if law.weighed_by != "center":
+    if law.multiplies:
+        raise InputError(BY_GAMMA)
+    if not law.scores_add:
         raise InputError("weights need a sum or a product of the parties' kernels, not one that the center finishes")
     # Numbers as given; statis: by agreement; balanced: each centered matrix over its largest eigenvalue, so that no
     # party's leading component is longer than another's.
@@ -409,15 +326,15 @@ def _by_agreement(factors: Mapping[str, Array], centered: bool) -> dict[str, flo
 
 
 def _leading_value(A: Factor, centered: bool) -> float:
-    """Largest eigenvalue of the centered matrix that a factor stands for."""
+    """Largest eigenvalue of the centered matrix that a factor stands for, by the r x r matrix with the same one."""
+    # (A - mean)' (A - mean) in two passes over the rows: one for the mean, one for the products measured from it,
+    # whose own mean is taken out again.
+    start = reference_of(A)[0, :]
     if centered:
-        square = moments(A, reference_of(A)[0, :], centered=False).square
-        return float(namespace(square).max(namespace(square).linalg.eigvalsh(square)))
-    # H A A' H has the eigenvalues of the r x r matrix (A - mean)' (A - mean). Two passes over the rows: one for the
-    # mean, one for the products measured from it, whose own mean is taken out again.
-    start = namespace(reference_of(A)).zeros_like(reference_of(A)[0, :])
-    mean = moments(A, start, centered=True).total / A.shape[0]
-    found = moments(A, mean, centered=True)
-    square = found.square - found.total[:, None] * found.total / A.shape[0]
+        square = moments(A, start, centered=False).square
+    else:
+        mean = moments(A, namespace(start).zeros_like(start), centered=True).total / A.shape[0]
+        found = moments(A, mean, centered=True)
+        square = found.square - found.total[:, None] * found.total / A.shape[0]
     xp = namespace(square)
     return float(xp.max(xp.linalg.eigvalsh(square)))

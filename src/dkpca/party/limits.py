@@ -1,4 +1,4 @@
-"""What a party allows: limits on what it sends by mail, in a process and in a study (limits.toml).
+"""What a party allows: limits on what it sends in a process and in a study (limits.toml).
 
 The party decides, whatever the center asks. A study beyond its limits is red, and is not signed.
 """
@@ -123,11 +123,6 @@ class Limits:
             _refuse("it does not place new samples: batches = 0")
         if exact and self.recovery < 1:
             _refuse(f"distances to all samples of the fit tell the whole table, and recovery = {self.recovery:g}")
-
-    def check_fits(self, others: int) -> None:
-        """Refuse one more message about the rows of the fit than allowed, given how many others were sent."""
-        if others >= self.studies:
-            _refuse(f"it has answered studies = {self.studies} fits; only these can be repeated, as they were")
 
     def check_audit(self, n_rows: int) -> None:
         """Refuse to send more true rows for an audit than allowed."""

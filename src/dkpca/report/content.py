@@ -7,7 +7,6 @@ import re
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +14,15 @@ import numpy as np
 import polars as pl
 
 from dkpca import messages
-from dkpca.analysis.importance import Drives
+from dkpca.analysis import importance
 from dkpca.analysis.outcomes import Outcomes, outcomes
 from dkpca.errors import InputError, WireError
 from dkpca.exchange.own_table import DRIVES
-from dkpca.fusion import FusedModel
 from dkpca.fusion.scoring import party_shares
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import to_numpy
 from dkpca.messages import Count, Line, Scores, Share
-from dkpca.report.columns import (
-    NONE,
-    LabelColumn,
-    LabelTable,
-    OwnColumns,
-    category_column,
-    check_id_column,
-    own_columns,
-    read_labels,
-)
+from dkpca.report.columns import NONE, LabelColumn, LabelTable, OwnColumns, category_column, own_columns, read_labels
 from dkpca.store import files, runs, storage
 from dkpca.store.runs import RESULT, Run
 from dkpca.tables import reading
@@ -46,20 +35,14 @@ CERTIFICATE = "certificate.json"  # beside an embedding
 PROVED = ("captured_share_at_least", "optimality_at_least")
 TOLD = dict.fromkeys((*PROVED, "optimality_estimate"), Share) | {"meaning": Line, "n_parties": Count}
 # What a study wrote beside a result, beyond the settings of its plan.
-DERIVED = dict.fromkeys(("plan", "n_samples", "n_components"), Count) | {
-    "kernel": dict[str, Kernel],
-    "columns": dict[str, int],
-    "versions": dict[str, str],
-}
+KINDS = {"kernel": dict[str, Kernel], "columns": dict[str, int], "versions": dict[str, str]}
+DERIVED = dict.fromkeys(("plan", "n_samples", "n_components"), Count) | KINDS
 COMPONENT = re.compile(r"component_\d+")
 PLAIN = Reading()
-TURNED = (
-    "the samples are rotated by a secret of the parties: a point is not a sample; each party can draw its own report"
-)
+TURNED = "samples are rotated by a secret of the parties: a point is not a sample; each party can draw its own"
 FITTED, NEW, OUTSIDE, COMPLETED, NEW_COMPLETED = range(5)
 TOP_COLUMNS = 8
 MOST_BARS = 30  # components drawn with an error bar
-SCORE_BYTES = 3_000_000  # of one page; with very many samples the last components are left out of it
 STEPS = 65_535  # a score is told apart to this part of its component's range
 
 
@@ -76,7 +59,7 @@ class Source:
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the study that made the scores
     numbered: bool = False  # whether the names are row numbers, because nobody gave the ids of the fit
     outside: Any = False  # (n_samples,) of bool: new samples out of the range of the fit
-    completed: Any = False  # (n_samples,) of bool: new samples that a party lacks
+    completed: Any = False  # (n_samples,) of bool: samples that a party lacks
 
     @property
     def title(self) -> str:
@@ -84,27 +67,26 @@ class Source:
         return self.path.resolve().name if self.path.is_dir() else self.path.resolve().parent.name
 
 
-def page_beside(path: Path) -> Path:
-    """Where the report of a directory or file goes, unless somebody says otherwise."""
-    return path / "report.html" if path.is_dir() else path.with_suffix(".html")
-
-
 def read_source(path: Path) -> Source:
     """Read whatever holds scores."""
-    if not (path / "settings.json").exists():
+    if not (path / runs.SETTINGS).exists():
         return _scores_in(path)
     if runs.is_projection(path):
-        raise InputError(
-            f"{path}: holds new samples, placed among the components of a run; "
-            f"draw them with the run: dkpca report RUN --new {path}"
-        )
-    settings = _study_settings(path / runs.SETTINGS)
-    if settings:
+        raise InputError(f"{path}: holds new samples; draw them with their run: dkpca report RUN --new {path}")
+    if settings := _study_settings(path / runs.SETTINGS):
         return replace(_scores_in(path), settings=settings)
     run = runs.load(path)
     numbered = run.settings["sample_names"] == runs.ROW_NUMBERS
-    digest = run.settings["sample_digest"]
-    return Source(path, run.sample_names, _matrix(run.model.scores), digest, run, numbered=numbered)
+    return replace(source_of(run), digest=run.settings["sample_digest"], numbered=numbered)
+
+
+def source_of(run: Run) -> Source:
+    """Samples of a run; those that a party lacks are marked."""
+    completed = np.zeros(run.model.n_samples, dtype=bool)
+    if run.model.lacking is not None:
+        for rows in run.model.lacking.rows.values():
+            completed[rows] = True
+    return Source(run.path, run.sample_names, _matrix(run.model.scores), None, run, completed=completed)
 
 
 def _study_settings(path: Path) -> dict[str, Any]:
@@ -112,10 +94,15 @@ def _study_settings(path: Path) -> dict[str, Any]:
     stated = storage.read_json(path)
     if not isinstance(stated, dict) or "plan" not in stated:
         return {}
+    return stated | _checked(path, DERIVED, {name: stated.get(name) for name in DERIVED})
+
+
+def _checked(path: Path, kinds: Mapping[str, Any], stated: Any) -> dict[str, Any]:
+    """Refuse entries of a JSON file that are of other kinds."""
     try:
-        return stated | codec.values(DERIVED, {name: stated.get(name) for name in DERIVED}, what=str(path))
+        return codec.values(kinds, stated, what=str(path))
     except WireError as error:
-        raise InputError(f"{error}; repeat 'dkpca study run'") from error
+        raise InputError(f"{error}; get the file again") from error
 
 
 def read_new(path: Path, fitted: Source) -> Source:
@@ -128,10 +115,8 @@ def read_new(path: Path, fitted: Source) -> Source:
     if parties and placed_by not in (None, {name: each["summary_id"] for name, each in parties.items()}):
         raise InputError(f"{path}: its samples were placed in another fit than {fitted.path}; place them again")
     if source.scores.shape[1] != n_components:
-        raise InputError(
-            f"{path}: its samples have {source.scores.shape[1]} components and those of the report {n_components}; "
-            "give samples that were placed in this run"
-        )
+        found = f"its samples have {source.scores.shape[1]} components and those of the report {n_components}"
+        raise InputError(f"{path}: {found}; give samples that were placed in this run")
     return source
 
 
@@ -141,33 +126,27 @@ def _scores_in(path: Path) -> Source:
         return _embedding(path) if reading.is_table(path) else _message(path)
     found = next((path / name for name in EMBEDDINGS if (path / name).exists()), None)
     if found is None:
-        raise InputError(
-            f"{path}: is not a run directory, nor a result of a study; make one with 'dkpca fuse', or give the "
-            "folder DIR/result of a study, the folder new/ of a run, a message of scores or an embedding"
-        )
+        raise InputError(f"{path}: is not a run directory, nor a result of a study; make one with 'dkpca fuse'")
     digest = files.receive(path / RESULT, Scores).message.sample_digest if (path / RESULT).exists() else None
     return replace(_embedding(found), path=path, digest=digest)
 
 
-def with_own_ids(source: Source, table: Path, how: Reading) -> tuple[Source, str]:
-    """Name the samples as the party that reads the page does; say in words what was done.
+def with_own_ids(source: Source, table: Path, how: Reading) -> Source:
+    """Name the samples as the party that reads the page does.
 
     Ids are matched after they are made alike in the ways that the parties agreed on, and shown as they stand.
     """
-    ways = how.id_normalize
-    ids = reading.read_ids(table, how.id_column or "", how.dialect, ways)
-    keys = matching_keys(ids, ways)
+    ids = reading.read_ids(table, how.id_column or "", how.dialect, how.id_normalize)
+    keys = matching_keys(ids, how.id_normalize)
     fingerprints = (messages.digest(keys), messages.row_number_digest(len(ids)))
     if source.digest in fingerprints and len(ids) == len(source.names):
-        named = replace(source, names=list(ids), numbered=False)
-        return named, f"named by the ids of {table}, which are those of the fit"
-    if not source.numbered and set(keys) & set(matching_keys(source.names, ways)):
-        return source, ""
-    hint = "give the table of the fit" if source.told else "give a table with these names, or fuse again with --ids"
-    raise InputError(
-        f"{table}: none of its {len(ids)} ids is a sample of {source.path}, whose first is {source.names[0]!r}; "
-        f"{hint}"
-    )
+        return replace(source, names=list(ids), numbered=False)
+    if source.numbered or set(keys).isdisjoint(matching_keys(source.names, how.id_normalize)):
+        raise InputError(
+            f"{table}: none of its {len(ids)} ids is a sample of {source.path}, whose first is {source.names[0]!r}; "
+            "give the table of the fit, or fuse again with --ids"
+        )
+    return source
 
 
 def _message(path: Path) -> Source:
@@ -179,53 +158,27 @@ def _message(path: Path) -> Source:
 
 
 def _embedding(path: Path) -> Source:
-    if "sample" not in reading.column_names(path, reading.OURS):
-        raise InputError(
-            f"{path}: is a table, but not an embedding (with a column 'sample'); give a run, or what you received of "
-            "one, and your own table with --table"
-        )
+    names = reading.column_names(path, reading.OURS)
+    columns = [name for name in names if COMPONENT.fullmatch(name)]
+    if "sample" not in names or not columns:
+        raise InputError(f"{path}: is a table, but not an embedding; give a result, and your own table with --table")
     table = reading.read(path, Reading("sample", dialect=reading.OURS))
-    columns = [name for name in table.frame.columns if COMPONENT.fullmatch(name)]
-    if not columns:
-        raise InputError(f"{path}: has no column 'component_1'; give an embedding as 'dkpca fuse' writes it")
     scores = table.frame.select(pl.col(columns).cast(pl.Float64)).to_numpy()
     if not np.isfinite(scores).all():
         raise InputError(f"{path}: a score is missing or infinite; get the file again")
     marks: dict[str, Any] = {
-        name: table.frame[name].cast(pl.String).is_in(["true", "1", "yes"]).to_numpy()
+        name: (table.frame[name].cast(pl.String) == "true").to_numpy()
         for name in ("outside", "completed")
-        if name in table.frame.columns
+        if name in names
     }
-    assert table.ids is not None
     beside = path.parent / CERTIFICATE
     told = storage.read_json(beside) if beside.exists() else {}
-    try:
-        ours = {name: told[name] for name in TOLD if name in told} if isinstance(told, dict) else told
-        known = codec.values(TOLD, ours, what=str(beside))
-    except WireError as error:
-        raise InputError(f"{error}; get the file again") from error
-    return Source(path, table.ids, _matrix(scores), None, told=known, **marks)
+    ours = {name: told[name] for name in TOLD if name in told} if isinstance(told, dict) else told
+    return Source(path, table.ids or (), _matrix(scores), None, told=_checked(beside, TOLD, ours), **marks)
 
 
 def _matrix(scores: Any) -> Matrix:
     return np.ascontiguousarray(to_numpy(scores), dtype=np.float64)
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What to draw, and with whose ids, labels and columns."""
-
-    path: Path  # a run, a party's result folder, a message of scores, or an embedding
-    labels: Path | None = None  # table with labels
-    label_columns: Sequence[str] = ()  # of that table; none: all
-    table: Path | None = None  # a party's own, whose columns are correlated with the components
-    how: Reading = PLAIN  # how tables are read: the id column, how ids are made alike, how files are written
-    how_labels: Reading = PLAIN  # the same for labels
-    new: Sequence[Path] = ()  # new samples
-    new_tables: Sequence[Path] = ()  # a party's own tables of them
-    title: str | None = None  # headline; else the name of the directory
-    survival: tuple[str, str] | None = None  # columns of the labels with times and events
-    in_fit: Collection[str] = ()  # columns that the fit is known to have had
 
 
 @dataclass(frozen=True)
@@ -239,108 +192,77 @@ class Content:
     own: OwnColumns | None = None
     notes: Sequence[str] = ()
     outcomes: Sequence[Outcomes] = ()  # of the samples of the fit, and of new ones
-    drives: Drives | None = None
+    drives: tuple[list[str], Matrix] | None = None  # columns of the party, and how much each drives a component
 
 
-def assemble(wanted: Wanted) -> Content:
+def assemble(
+    path: Path,
+    *,
+    table: Path | None = None,
+    how: Reading = PLAIN,
+    labels: Path | None = None,
+    label_columns: Sequence[str] = (),
+    how_labels: Reading = PLAIN,
+    new: Sequence[Path] = (),
+    title: str | None = None,
+) -> Content:
     """Read everything, name the samples as the reader does, and compute what the page shows."""
-    _check(wanted)
-    source = read_source(wanted.path)
-    for path, how in ((wanted.table, wanted.how), (wanted.labels, wanted.how_labels)):
-        if path is not None and wanted.labels is not None:
-            check_id_column(path, how)
-    notes: list[str] = [TURNED] if source.run is not None and source.run.model.is_blind else []
-    if source.run is not None and not wanted.how.id_normalize:  # ids are made alike as for the fit
-        ways = tuple(source.run.settings["id_normalize"])
-        labeled = replace(wanted.how_labels, id_normalize=ways)
-        wanted = replace(wanted, how=replace(wanted.how, id_normalize=ways), how_labels=labeled)
-    own_table, how = (wanted.table, wanted.how) if wanted.table else (wanted.labels, wanted.how_labels)
-    if own_table is not None:
-        source, said = with_own_ids(source, own_table, how)
-        notes += [said] if said else []
-    new = [read_new(path, source) for path in wanted.new]
-    if wanted.new_tables:
-        new = [with_own_ids(part, table, wanted.how)[0] for part, table in zip(new, wanted.new_tables, strict=True)]
-    labels, own = _labels(wanted, source, notes), _own_columns(wanted, source, notes)
-    beside = (source.path if source.path.is_dir() else source.path.parent) / DRIVES  # as a study leaves it
-    return Content(
-        source,
-        wanted.title or source.title,
-        labels=labels,
-        new=new,
-        own=own,
-        notes=list(dict.fromkeys(notes)),  # the table of labels may be the party's own
-        outcomes=outcomes_of(wanted, source, new, labels, own),
-        drives=_drives(beside, source.scores.shape[1]) if beside.exists() else None,
-    )
+    for file, reads in ((table, how), (labels, how_labels)):
+        if file is not None and reads.id_column is None:
+            raise InputError(f"{file}: name its id column with --id, or that of --labels with --label-id")
+    if label_columns and labels is None:
+        raise InputError(f"--label {label_columns[0]!r}: name the table that has this column with --labels")
+    source = read_source(path)
+    run, notes = source.run, list[str]()
+    if run is not None and not how.id_normalize:  # ids are made alike as for the fit
+        ways = tuple(run.settings["id_normalize"])
+        how, how_labels = replace(how, id_normalize=ways), replace(how_labels, id_normalize=ways)
+    if run is not None and run.model.is_blind:
+        notes.append(TURNED)
+    if own_table := table or labels:
+        source = with_own_ids(source, own_table, how if table else how_labels)
+    placed = [read_new(each, source) for each in new]
+    own, known = None, None
+    if labels is not None:
+        known = read_labels(labels, how_labels, label_columns)
+        notes += [f"columns of {labels.name}: {note}" for note in known.notes]
+        notes += known.check_match(source.names, source.path)
+    if table is not None:
+        own = own_columns(table, how, source.names, source.scores)
+        notes += [f"columns of {table.name}: {note}" for note in own.notes]
+    in_fit = {name for name, use in how.text_of if use != "ignore"}  # perhaps too many categories to correlate
+    found = outcomes_of(source, placed, known, in_fit | {*(own.names if own else ())})
+    notes = list(dict.fromkeys(notes))  # the table of labels may be the party's own
+    return Content(source, title or source.title, known, placed, own, notes, found, _drives(source))
 
 
-def _drives(path: Path, n_components: int) -> Drives:
+def _drives(source: Source) -> tuple[list[str], Matrix] | None:
+    """Read the importance of columns that a study left beside its result."""
+    path = (source.path if source.path.is_dir() else source.path.parent) / DRIVES
+    if not path.exists():
+        return None
     try:
-        found = Drives.from_csv(storage.read(path))
-        usable = found.values.shape[1:] == (n_components,) and np.isfinite([found.values, found.errors]).all()
+        columns, found = importance.from_csv(storage.read(path))
+        usable = found.shape[1:] == source.scores.shape[1:] and np.isfinite(found).all()
     except (ValueError, csv.Error):
         usable = False
     if not usable:
-        raise InputError(f"{path}: is not a table of two finite numbers per component; get the file again")
-    return found
+        raise InputError(f"{path}: is not a table of one finite number per component; get the file again")
+    return columns, found
 
 
 def outcomes_of(
-    wanted: Wanted, source: Source, new: Sequence[Source], labels: LabelTable | None, own: OwnColumns | None
+    source: Source, new: Sequence[Source], labels: LabelTable | None, in_fit: Collection[str]
 ) -> list[Outcomes]:
-    """Compare scores and labels: the samples of the fit, and then new ones with the clusters of the fit."""
+    """Compare scores and labels: of the samples of the fit, and of new ones that have labels."""
     if labels is None or (source.run is not None and source.run.model.is_blind):
         return []
-    expanded = {name for name, use in wanted.how.text_of if use != "ignore"}  # perhaps too many to correlate
-    used = {*wanted.in_fit, *expanded, *(own.names if own else ())}
-    given = partial(outcomes, survival=wanted.survival, in_fit=used)
-    found = [given(source.scores, labels.values(source.names))]
-    for part in new:
-        known = labels.values(part.names)
-        if any(v is not None for values in known.values() for v in values):
-            found.append(given(part.scores, known, clusters=found[0].clusters, samples=f"new samples, {part.title}"))
-    return found
-
-
-def _labels(wanted: Wanted, source: Source, notes: list[str]) -> LabelTable | None:
-    if wanted.labels is None:
-        return None
-    asked = [*wanted.label_columns, *(wanted.survival or ())] if wanted.label_columns else ()
-    found = read_labels(wanted.labels, wanted.how_labels, list(dict.fromkeys(asked)))
-    notes += [f"columns of {wanted.labels.name}: {words}" for words in found.notes]
-    notes += found.check_match(source.names, source.path)
-    return found
-
-
-def _own_columns(wanted: Wanted, source: Source, notes: list[str]) -> OwnColumns | None:
-    if wanted.table is None:
-        return None
-    found = own_columns(wanted.table, wanted.how, source.names, source.scores)
-    notes += [f"columns of {wanted.table.name}: {note}" for note in found.notes]
-    return found
-
-
-def _check(wanted: Wanted) -> None:
-    """Refuse what does not go together, before anything is read."""
-    tables = [table for table in (wanted.table, *wanted.new_tables) if table is not None]
-    if tables and wanted.how.id_column is None:
-        raise InputError(f"{tables[0]}: name its id column with --id")
-    if wanted.labels is not None and wanted.how_labels.id_column is None:
-        raise InputError(f"{wanted.labels}: name its id column with --id, or with --label-id")
-    if wanted.survival is not None and wanted.labels is None:
-        raise InputError(f"--survival {','.join(wanted.survival)}: which table has them? Give it with --labels")
-    if wanted.label_columns and wanted.labels is None:
-        raise InputError(f"--label {wanted.label_columns[0]!r}: name the table that has this column with --labels")
-    if wanted.new_tables and len(wanted.new_tables) != len(wanted.new):
-        raise InputError(
-            f"{len(wanted.new_tables)} --new-table for {len(wanted.new)} --new; give one for each, in the same order"
-        )
-
-
-def influence(model: FusedModel) -> Matrix:
-    """Share of each party in each component, (n_parties, n_components); every column adds up to 1."""
-    return np.array(list(party_shares(model).values()))
+    parts = [(source, "samples of the fit"), *((part, f"new samples, {part.title}") for part in new)]
+    return [
+        outcomes(part.scores, labels.values(part.names).to_dict(as_series=False), in_fit=in_fit, samples=samples)
+        for part, samples in parts
+        if set(labels.rows(part.names)) != {None}
+    ]
 
 
 def packed_array(array: Any) -> dict[str, str]:
@@ -368,61 +290,35 @@ def packed_scores(scores: Matrix) -> dict[str, Any]:
     return {"low": low.tolist(), "high": (low + width).tolist(), "steps": packed_array(steps.T)}
 
 
-@dataclass(frozen=True)
-class DrawnSamples:
-    """Samples of the page: those of the fit first, then the new ones."""
-
-    rows: Any  # (n_fitted_drawn,) of int, into the source
-    names: Sequence[str]
-    scores: Any  # (n_drawn, n_components)
-    kinds: Any  # (n_drawn,) of FITTED, NEW, OUTSIDE, COMPLETED, NEW_COMPLETED
-
-
-def drawn_samples(content: Content, most: int) -> DrawnSamples:
-    """Take all samples, or as many as a page may have, at random."""
+def packed(content: Content, most: int) -> dict[str, Any]:
+    """Everything that the page's script draws: all samples, or as many as a page may have, at random."""
     source = content.source
     rows = np.arange(len(source.names))
     if len(rows) > most:
         rows = np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
     names = [source.names[row] for row in rows.tolist()]
-    scores, kinds = [source.scores[rows]], [np.where(_completed(source)[rows], COMPLETED, FITTED).astype(np.uint8)]
+    completed = np.broadcast_to(source.completed, len(source.names))[rows]
+    scores, kinds = [source.scores[rows]], [np.where(completed, COMPLETED, FITTED)]
+    origin = ["of the fit"] * len(rows)  # which samples were fitted, and which batch the others came in
     for part in content.new:
         names += part.names
         scores.append(part.scores)
         kind = np.where(part.outside, OUTSIDE, np.where(part.completed, NEW_COMPLETED, NEW))
-        kinds.append(np.broadcast_to(kind, len(part.names)).astype(np.uint8))
-    return DrawnSamples(rows, names, np.vstack(scores), np.concatenate(kinds))
-
-
-def _completed(source: Source) -> Any:
-    """Whether a party lacks the sample, so that something else stands in place of its row."""
-    completed = np.zeros(len(source.names), dtype=bool)
-    if source.run is not None and source.run.model.lacking is not None:
-        for rows in source.run.model.lacking.rows.values():
-            completed[rows] = True
-    return completed
-
-
-def packed(content: Content, drawn: DrawnSamples) -> dict[str, Any]:
-    """Everything that the page's script draws."""
-    n_samples, n_components = drawn.scores.shape
-    columns = [] if content.labels is None else content.labels.columns(drawn.names)
-    if content.new:  # which samples were fitted, and which batch the others came in
-        batches = [name for source in content.new for name in [f"new: {source.title}"] * len(source.names)]
-        origin = ["of the fit"] * len(drawn.rows) + batches
-        columns.append(category_column("fit or new", origin, group="samples"))
-    shown = max(3, min(n_components, SCORE_BYTES // (2 * n_samples)))
+        kinds.append(np.broadcast_to(kind, len(part.names)))
+        origin += [f"new: {part.title}"] * len(part.names)
+    columns = [] if content.labels is None else content.labels.columns(names)
+    columns += [category_column("fit or new", origin, group="samples")] if content.new else []
     header: dict[str, Any] = {
-        "count": n_samples,
-        "names": packed_texts(drawn.names),
-        "scores": packed_scores(drawn.scores[:, :shown]),
-        "kinds": packed_array(drawn.kinds),
+        "count": len(names),
+        "fitted": len(rows),
+        "names": packed_texts(names),
+        "scores": packed_scores(np.vstack(scores)),
+        "kinds": packed_array(np.concatenate(kinds).astype(np.uint8)),
         "columns": [_packed_column(column) for column in columns],
         "title": content.title,
-        "survival": [each.survival.curves if each.survival else {} for each in content.outcomes],
     }
-    if content.source.run is not None:
-        header |= _of_run(content.source.run)
+    if source.run is not None:
+        header |= _of_run(source.run)
     if content.own is not None:
         own = content.own
         header["own"] = {
@@ -433,7 +329,7 @@ def packed(content: Content, drawn: DrawnSamples) -> dict[str, Any]:
             )
         }
     if content.drives is not None:
-        header["drives"] = _driving(content.drives, np.sum(content.source.scores**2, axis=0))
+        header["drives"] = _driving(*content.drives, np.sum(source.scores**2, axis=0))
     return header
 
 
@@ -451,29 +347,25 @@ def _of_run(run: Run) -> dict[str, Any]:
     """Numbers of the charts that only who has the run can draw."""
     certificate = run.model.certificate
     total = certificate.total_variance_at_most or 1.0
-    found = to_numpy(run.model.eigenvalues).astype(float)
+    found, shares = to_numpy(run.model.eigenvalues).astype(float), party_shares(run.model)
     estimated, proved = certificate.component_estimates, certificate.component_errors_at_most
     return {
-        "errors": {
-            name: np.sqrt(squared[:MOST_BARS]).tolist()  # sines
-            for name, squared in (("estimated", estimated), ("proved", proved))
+        "errors": {  # sines
+            "estimated": np.sqrt(estimated[:MOST_BARS]).tolist(),
+            "proved": np.sqrt(proved[:MOST_BARS]).tolist(),
         },
         "scree": {
             "found": (found / total).tolist(),
             "low": [value / total for value in certificate.eigenvalues_at_least],
             "high": [value / total for value in certificate.eigenvalues_at_most],
         },
-        "influence": {"parties": list(run.model.summaries), "shares": influence(run.model).tolist()},
+        "influence": {"parties": list(shares), "shares": [own.tolist() for own in shares.values()]},
     }
 
 
-def _driving(drives: Drives, eigenvalues: Any) -> dict[str, Any]:
-    """Columns whose derivatives are surely largest in size, by component: name, share of the eigenvalue, bound."""
-    scale = np.where(eigenvalues > 0, eigenvalues, 1.0)
-    values, errors = drives.values / scale, drives.errors / scale
-    order = np.argsort(errors - np.abs(values), axis=0, kind="stable")[:TOP_COLUMNS]
-    top = [
-        [(drives.columns[j], float(values[j, d]), float(errors[j, d])) for j in order[:, d].tolist()]
-        for d in range(values.shape[1])
-    ]
-    return {"top": top, "most": max((abs(v) + e for each in top for _, v, e in each), default=1.0) or 1.0}
+def _driving(columns: Sequence[str], drives: Matrix, eigenvalues: Any) -> dict[str, Any]:
+    """Columns whose derivatives are largest in size, by component: name, share of the eigenvalue."""
+    values = drives / np.where(eigenvalues > 0, eigenvalues, 1.0)
+    order = np.argsort(-np.abs(values), axis=0, kind="stable")[:TOP_COLUMNS]
+    top = [[(columns[j], float(values[j, d])) for j in order[:, d].tolist()] for d in range(values.shape[1])]
+    return {"top": top, "most": max((abs(v) for each in top for _, v in each), default=1.0) or 1.0}

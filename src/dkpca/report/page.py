@@ -11,32 +11,18 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from dkpca import wire
-from dkpca.analysis.agreement import agreement, missing, unrelated
+from dkpca.analysis.agreement import agreement, missing
 from dkpca.analysis.outcomes import Outcomes, words
 from dkpca.errors import InputError
 from dkpca.fusion import FusedModel
+from dkpca.fusion.scoring import party_shares
 from dkpca.kernels import Kernel
-from dkpca.linalg.arrays import to_numpy
-from dkpca.party.disclosure import share_sent, spectrum
-from dkpca.report.columns import LabelTable, OwnColumns
-from dkpca.report.content import (
-    COMPLETED,
-    NEW_COMPLETED,
-    OUTSIDE,
-    PROVED,
-    Content,
-    DrawnSamples,
-    Source,
-    Wanted,
-    drawn_samples,
-    influence,
-    outcomes_of,
-    packed,
-)
+from dkpca.party.disclosure import share_sent
+from dkpca.report.columns import LabelTable
+from dkpca.report.content import PROVED, Content, Source, outcomes_of, packed, source_of
 from dkpca.store import runs, storage
 from dkpca.store.files import Received
 from dkpca.store.runs import Run
@@ -54,7 +40,6 @@ IMPORT = re.compile(r"^import .*?;\n", re.MULTILINE | re.DOTALL)
 EXPORT = re.compile(r"^export ", re.MULTILINE)
 PARTY_COLORS = 8  # in style.css
 POINTS = 100_000  # samples to draw, at most
-MOST_ROWS = 40  # of the table of tests, the smallest p-values first
 
 
 def render(content: Content, *, points: int) -> str:
@@ -67,7 +52,7 @@ def render(content: Content, *, points: int) -> str:
 
 
 def _render(content: Content, points: int) -> str:
-    drawn = drawn_samples(content, points)
+    drawn = packed(content, points)
     style, script = _text("style.css"), joined_scripts()
     page = Template(_text("page.html")).substitute(
         title=escape(content.title),
@@ -78,10 +63,10 @@ def _render(content: Content, points: int) -> str:
         script=script,
         subtitle=escape(subtitle(content)),
         headline=headline(content),
-        drawn=drawn_words(content, drawn),
-        sections=sections(content),
+        drawn=drawn_words(content, drawn["fitted"], drawn["count"]),
+        **sections(content),
         # In a script element the browser looks for nothing but its end and comments, both of which need this sign.
-        data=json.dumps(packed(content, drawn), separators=(",", ":")).replace("<", "\\u003c"),
+        data=json.dumps(drawn, separators=(",", ":")).replace("<", "\\u003c"),
     )
     return page.encode(errors="replace").decode()  # names of files may be no text
 
@@ -122,49 +107,33 @@ def headline(content: Content) -> str:
     if not set(PROVED) <= set(known):
         return ""
     captured, best = (f"<strong>{in_percent(max(0.0, known[name]))}</strong>" for name in PROVED)
-    estimated, subject = "", f"the {content.source.scores.shape[1]} components capture "
-    what = "of the best possible variance"
+    subject, what = f"the {content.source.scores.shape[1]} components capture", "of the best possible variance"
+    lines = [f"Proved: {subject} at least {best} {what}, and at least {captured} of all variance."]
     if "optimality_estimate" in known:
-        share = f"<strong>{in_percent(known['optimality_estimate'])}</strong>"
-        estimated, subject, what = f"Estimated: {subject}{share} {what}.<br>", "", "of it"
-    proved = f"Proved: {subject}at least {best} {what}, and at least {captured} of all variance."
-    return f'<p class="headline">{estimated}{proved}</p>'
+        share = in_percent(known["optimality_estimate"])
+        lines.insert(0, f"Estimated: {subject} <strong>{share}</strong> {what}.")
+    return f'<p class="headline">{"<br>".join(lines)}</p>'
 
 
-def drawn_words(content: Content, drawn: DrawnSamples) -> str:
+def drawn_words(content: Content, n_fitted: int, n_drawn: int) -> str:
     """Say which samples the picture has."""
-    n_fitted, n_samples = len(drawn.rows), len(content.source.names)
-    said = f"All {n_fitted:,} samples"
-    if n_fitted < n_samples:
-        said = f"{n_fitted:,} of the {n_samples:,} samples, drawn at random"
-    n_completed = int((drawn.kinds == COMPLETED).sum())
-    if n_completed:
-        said += f" ({n_completed:,} that not all parties have: hollow)"
-    n_new = len(drawn.names) - n_fitted
-    if n_new:
-        marks = ((NEW_COMPLETED, "that not all parties have: hollow"), (OUTSIDE, "outside the range of the fit"))
-        counts = ((int((drawn.kinds == kind).sum()), words) for kind, words in marks)
-        marked = "; ".join(f"{count:,} {words}" for count, words in counts if count)
-        said += f", and {n_new:,} new ones placed among them" + (f" ({marked})" if marked else "")
+    n_samples = len(content.source.names)
+    said = f"All {n_fitted:,}" if n_fitted == n_samples else f"{n_fitted:,} of the {n_samples:,}"
+    said += " samples" if n_fitted == n_samples else " samples, drawn at random"
+    said += f", and {n_drawn - n_fitted:,} new ones placed among them" if n_drawn > n_fitted else ""
     return ". ".join([said, *(note[0].upper() + note[1:] for note in map(escape, content.notes))]) + "."
 
 
-def sections(content: Content) -> str:
-    """Everything under the explorer."""
-    run, told = content.source.run, content.source.told
-    parts = [_outcomes(content.outcomes)] if content.outcomes else []
-    if content.own is not None:
-        parts.append(_own_columns(content.own))
-    if content.drives is not None:
-        parts.append(_driving())
-    if run is not None:
-        parts += [_scree(), _parties(run), _influence(run), _agreement(run), _certificate(run)]
-        parts.append(_settings(_run_settings(run)))
-    elif told:
-        known = {"the components are of": told.get("meaning"), "parties": told.get("n_parties")}
-        known["fingerprint of the sample ids"] = content.source.digest
-        parts.append(_settings({name: value for name, value in known.items() if value} | _of_study(content.source)))
-    return "\n".join(parts)
+def sections(content: Content) -> dict[str, str]:
+    """What stands under the explorer beside the charts."""
+    run = content.source.run
+    about_run = "" if run is None else _agreement(run) + _certificate(run)
+    settings = _settings(content.source) if run is not None or content.source.told else ""
+    return {
+        "outcomes": _outcomes(content.outcomes) if content.outcomes else "",
+        "parties": "" if run is None else _parties(run),
+        "about": about_run + settings,
+    }
 
 
 def _section(name: str, heading: str, note: str, body: str) -> str:
@@ -186,127 +155,52 @@ def _outcomes(found: Sequence[Outcomes]) -> str:
     """What the scores have to do with the labels; computed where both are."""
     note = (
         "Computed from the scores and your labels, here; the center has no part in it. P-values are corrected over "
-        "all labels and components (Holm). The number of clusters was chosen by their stability, without any label."
+        "all labels and components (Holm)."
     )
     parts = []
-    for number, each in enumerate(found):
+    for each in found:
         sentences = "".join(f"<li>{escape(sentence[0].upper() + sentence[1:])}.</li>" for sentence in words(each))
-        curves = f'<div class="chart" id="survival-chart-{number}"></div>' if each.survival else ""
-        shown = sorted(each.associations, key=lambda a: a.corrected)[:MOST_ROWS]
-        rows = [
-            (a.label, (str(a.component), a.test, f"{a.effect:.2f}", p_value(a.p), p_value(a.corrected)))
-            for a in shown
-        ]
-        escaped = [(escape(label), map(escape, cells)) for label, cells in rows]
-        table = _table(("label", "component", "test", "effect", "p", "corrected p"), escaped)
-        heading = "All tests" if len(rows) == len(each.associations) else f"The {MOST_ROWS} smallest p-values"
-        tests = f"<details><summary>{heading}</summary>{table}</details>" if rows else ""
-        parts.append(f"<h3>{escape(each.samples.capitalize())}</h3><ul>{sentences}</ul>{curves}{tests}")
-    return _section("outcomes", "Labels and outcomes", note, "".join(parts))
-
-
-def _own_columns(own: OwnColumns) -> str:
-    note = (
-        f"Each chart shows which of your {len(own.names):,} columns are most correlated with a component, over "
-        f"{own.n_samples:,} samples. It was computed here, and the center has no part in it. The fine lines are at "
-        f"{own.chance:.2f}: about as much as the best of as many unrelated columns would reach by chance."
-    )
-    nonlinear = (
-        "Distance correlation, from 0 to 1, also finds relations that are not linear. The fine line is the most that "
-        "any of these columns reaches when the samples are shuffled."
-    )
-    body = (
-        f'<div class="charts" id="own-charts"></div><p class="note">{nonlinear}</p>'
-        '<div class="charts" id="association-charts"></div>'
-    )
-    return _section("own", "What each component means in your columns", note, body)
-
-
-def _driving() -> str:
-    note = (
-        "By how many percent the variance of a component changes when a column is stretched by one percent, with the "
-        "width of the kernel held. A bar to the left blurs the component. Whiskers bound what the components do not "
-        "show of the fused kernel. It was computed here, from your own columns and the result."
-    )
-    return _section(
-        "drives", "Which of your columns drive a component", note, '<div class="charts" id="drives-charts"></div>'
-    )
-
-
-def _scree() -> str:
-    note = (
-        "Bars are eigenvalues of the fused kernel; whiskers are proven bounds on those of the true kernel, which the "
-        "center does not see. The line adds up the lower bounds."
-    )
-    return _section("scree", "How much each component captures", note, '<div class="chart" id="scree-chart"></div>')
+        tests = sorted(each.associations, key=lambda a: a.corrected)
+        cells = [(a.component, a.test, f"{a.effect:.2f}", p_value(a.p), p_value(a.corrected)) for a in tests]
+        rows = [(escape(a.label), [escape(str(cell)) for cell in own]) for a, own in zip(tests, cells, strict=True)]
+        table = _table(("label", "component", "test", "effect", "p", "corrected p"), rows)
+        details = f"<details><summary>All tests</summary>{table}</details>" if rows else ""
+        parts.append(f"<h3>{escape(each.samples.capitalize())}</h3><ul>{sentences}</ul>{details}")
+    return _section("outcomes", "Labels", note, "".join(parts))
 
 
 def _parties(run: Run) -> str:
-    head = (
-        *("party", "columns", "rank", "bytes sent", "raw columns", "bytes saved"),
-        *("of its kernel sent", "spectrum (log)", "influence"),
-    )
-    shares, rows = influence(run.model).mean(axis=1).tolist(), []
+    head = ("party", "columns", "rank", "sent as", "bytes sent", "raw columns", "bytes saved", "of its kernel sent")
+    shares, rows = party_shares(run.model), []
     for j, (name, summary) in enumerate(run.model.summaries.items()):
-        sent, raw = run.settings["parties"][name]["bytes_sent"], summary.bytes_raw
-        saved = (
-            f"{in_bytes(raw - sent)} ({1 - sent / raw:.0%})" if sent <= raw else f"none, sent {sent / raw:.1f} x raw"
-        )
+        known = run.settings["parties"][name]
+        sent, raw = known["bytes_sent"], summary.bytes_raw
+        saved = f"{1 - sent / raw:.0%}" if sent <= raw else f"none, sent {sent / raw:.1f} x raw"
         swatch = f'<svg class="swatch" width="11" height="11"><rect class="party-{j % PARTY_COLORS + 1}"/></svg>'
-        meter = f'<meter min="0" max="1" value="{shares[j]:.3f}"></meter> {shares[j]:.0%}'
-        cells = (
-            *(f"{summary.n_features:,}", str(summary.rank), in_bytes(sent), in_bytes(raw), saved),
-            *(f"{share_sent(summary):.1%}", _spark_line(spectrum(summary)), meter),
-        )
-        rows.append((swatch + escape(name), cells))
-    return f'<section id="parties"><h2>The parties</h2>{_table(head, rows)}</section>'
-
-
-def _spark_line(values: list[float]) -> str:
-    """A spectrum as a small picture, on a logarithmic scale."""
-    width, height = 120, 28
-    logs = np.log10(np.maximum(np.asarray(values, dtype=float) / max(*values, 1e-300), 1e-6))
-    x = np.linspace(2, width - 2, len(logs)) if len(logs) > 1 else np.array([2.0])
-    y = 2 + (height - 4) * logs / min(-1.0, float(logs.min()))
-    line = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(x, y, strict=True))
-    about = f'class="spark" viewBox="0 0 {width} {height}" role="img" aria-label="spectrum"'
-    return f'<svg {about}><path fill="none" d="{line}"/></svg>'
-
-
-def _influence(run: Run) -> str:
-    note = (
-        "Influence is the variance of a party's own kernel along the components, as a share of that of all parties "
-        f"({run.model.law.shares})."
-    )
-    shares, variance = influence(run.model), np.asarray(run.model.explained_variance_ratio, dtype=float)
-    named = zip(map(escape, run.model.summaries), shares * variance, strict=True)
-    rows = [(name, [f"{share:.1%}" for share in own]) for name, own in named]
-    table = _table(["share of all variance", *(str(d + 1) for d in range(len(variance)))], rows)
-    body = f'<div class="chart" id="influence-chart"></div>{table}'
-    return _section("influence", "Who shapes which component", note, body)
+        share = float(shares[name].mean())
+        meter = f'<meter min="0" max="1" value="{share:.3f}"></meter> {share:.0%}'
+        size = (f"{summary.n_features:,}", str(summary.rank), known["precision"], in_bytes(sent), in_bytes(raw))
+        rows.append((swatch + escape(name), (*size, saved, f"{share_sent(summary):.1%}", meter)))
+    table = _table([*head, "influence"], rows)
+    return f'<section id="parties"><h2>The parties</h2>{table}</section>'
 
 
 def _agreement(run: Run) -> str:
     """Cosines between the parties' kernels, and whether each is related to the others."""
     if missing(run.model, "none") is not None:
         return ""
-    found = agreement(run.model)
+    cosines, errors = agreement(run.model)
     note = (
         "Cosine between the parties' centered kernel matrices, as they were sent: 1 means the same, 0 nothing in "
         "common. The number after ± bounds the error."
     )
     rows = [
         [f"{cosine:.2f}" if i == j else f"{cosine:.2f} ± {error:.2f}" for j, (cosine, error) in enumerate(both)]
-        for i, both in enumerate(map(zip, found.cosines, found.errors))
+        for i, both in enumerate(map(zip, cosines, errors))
     ]
-    body = _table(["", *map(escape, found.parties)], zip(map(escape, found.parties), rows, strict=True))
-    if not run.model.is_blind:
-        p_values = ", ".join(escape(f"{name} {p_value(p)}") for name, p in unrelated(run.model).items())
-        body += (
-            '<p class="note">P-values of "this party has nothing to do with the others", by permuting its samples, '
-            f"corrected over parties: {p_values}.</p>"
-        )
-    return _section("agreement", "Which party agrees with which", note, body)
+    names = [escape(party) for party in run.model.summaries]
+    table = _table(["", *names], zip(names, rows, strict=True))
+    return _section("agreement", "Which party agrees with which", note, table)
 
 
 def _certificate(run: Run) -> str:
@@ -331,48 +225,24 @@ def _certificate(run: Run) -> str:
     return _section("certificate", "The certificate", note, body)
 
 
-def _settings(rows: Mapping[str, Any]) -> str:
-    table = _table([], [(escape(key), [escape(str(value))]) for key, value in rows.items()], ' class="settings"')
+def _settings(source: Source) -> str:
+    """What the result was made with, in the words of settings.json."""
+    stated: dict[str, Any] = {name: source.told.get(name) for name in ("meaning", "n_parties")}
+    stated |= {"sample_digest": source.digest, **source.settings}
+    kernels = source.settings.get("kernel", {})
+    if source.run is not None:
+        stated, kernels = dict(source.run.settings), source.run.model.kernels
+    rows = {name.replace("_", " "): value for name, value in stated.items() if name != "parties"}
+    rows |= {"kernel": _kernels(kernels)} if kernels else {}
+    told = [(escape(key), [escape(_in_words(v))]) for key, v in rows.items() if v not in (None, "", [], {})]
+    table = _table([], told, ' class="settings"')
     return f'<section id="settings"><h2>Settings</h2>{table}</section>'
 
 
-def _run_settings(run: Run) -> dict[str, Any]:
-    settings = run.settings
-    return {
-        "the components are of": run.model.meaning,
-        "law": run.model.law.name,
-        **_kernels_and_weights(run.model),
-        "components": settings["n_components"],
-        "centered": "yes" if settings["center"] else "no",
-        "solver": settings["solver"],
-        "precision on the wire": ", ".join(sorted({known["precision"] for known in settings["parties"].values()})),
-        "samples named by": settings["sample_names"],
-        "fingerprint of the sample ids": settings["sample_digest"],
-        "versions": ", ".join(f"{name} {number}" for name, number in settings["versions"].items()),
-    }
-
-
-def _of_study(source: Source) -> dict[str, Any]:
-    """Settings of a study, with the kernels that followed from the data."""
-
-    def words(value: Any) -> str:
-        if isinstance(value, Mapping):
-            return "; ".join(f"{name}: {each}" for name, each in value.items())
-        return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-
-    if not source.settings:
-        return {}
-    others = {name: value for name, value in source.settings.items() if value not in (None, [], {})}
-    rows = {name.replace("_", " "): words(value) for name, value in others.items()}
-    return rows | {"kernel": _kernels(source.settings["kernel"])}
-
-
-def _kernels_and_weights(model: FusedModel) -> dict[str, str]:
-    """Kernels, and what their matrices were multiplied by, where they were."""
-    rows = {"kernel": _kernels(model.kernels)}
-    if set(model.weights.values()) != {1.0}:
-        rows["weights"] = "; ".join(f"{name}: {weight:.4g}" for name, weight in model.weights.items())
-    return rows
+def _in_words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name}: {each}" for name, each in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _kernels(kernels: Mapping[str, Kernel]) -> str:
@@ -382,29 +252,19 @@ def _kernels(kernels: Mapping[str, Kernel]) -> str:
         settings = {key: value for key, value in kernel.to_dict().items() if key != "name"}
         details = [f"{key} {v:.6g}" if isinstance(v, float) else f"{key} {v}" for key, v in settings.items()]
         described[party] = f"{kernel.name} ({', '.join(details)})" if details else kernel.name
-    same = len(set(described.values())) == 1
-    by_party = "; ".join(f"{party}: {each}" for party, each in described.items())
-    return next(iter(described.values())) if same else by_party
+    return next(iter(described.values())) if len(set(described.values())) == 1 else _in_words(described)
 
 
 def write_model(
-    path: Path,
-    model: FusedModel,
-    sample_ids: Any,
-    labels: Any,
-    *,
-    survival: tuple[str, str] | None = None,
-    title: str | None = None,
-    in_fit: Collection[str] = (),
+    path: Path, model: FusedModel, sample_ids: Any, labels: Any, *, title: str | None, in_fit: Collection[str]
 ) -> None:
     """Write the page of a model; `labels` has a value for each of the samples, or an index that names them."""
     names = [str(label) for label in sample_ids]
     sent = {name: Received(path, wire.pieces(s), s) for name, s in model.received.items()}
     run = Run(path, model, runs.settings_of(model, sent, "ids", ()), names)
-    source = Source(path, names, np.asarray(to_numpy(model.scores), dtype=float), None, run)
+    source = source_of(run)
     known = None if labels is None else LabelTable(str(path), names, _label_frame(labels, list(sample_ids), names))
-    wanted = Wanted(path, survival=survival, in_fit=in_fit)
-    found = outcomes_of(wanted, source, [], known, None)
+    found = outcomes_of(source, [], known, in_fit)
     content = Content(source, title or "Kernel principal components", labels=known, outcomes=found)
     storage.write(path, render(content, points=POINTS).encode(), private=True)
 

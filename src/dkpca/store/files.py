@@ -41,6 +41,8 @@ ESTIMATOR = "saved estimator"
 INNER_MODEL, INNER_STATE = "model", "state."  # arrays that are the bytes of a file
 IDS = "sample_ids"  # an array that is the bytes of a JSON list
 FORMER = ("missing",)  # parameters that estimators of 0.1 have and ours have not; `lacking` says it now
+FORMER_BOUNDS = ("leading_errors_at_most", "component_losses_at_most", "solver_error_at_most")  # likewise
+FORMER_OF_AUDIT = ("subspace_error_at_most", "subspace_error_trivial")
 
 
 @dataclass(frozen=True)
@@ -136,12 +138,6 @@ def decode_state(data: bytes) -> State:
     return state
 
 
-def read_states(directory: Path) -> dict[str, State]:
-    """Read the states in a directory, by party; none if there is no directory."""
-    states = [read_state(path) for path in sorted(directory.glob("*.state"))]
-    return {state.party: state for state in states}
-
-
 def read_state(path: Path) -> State:
     """Read one party's state."""
     with naming(path):
@@ -181,7 +177,7 @@ def decode_model(data: Buffer, beside: Mapping[str, Summary] | None = None) -> F
     header = container.verify(header, arrays)
     inside = {name.removeprefix(INSIDE): array for name, array in arrays.items() if name.startswith(INSIDE)}
     if beside is None and not inside:
-        raise WireError("is the model of a run, and needs the messages beside it; open the run: DKPCA.from_run")
+        raise WireError("is the model of a run, without its messages; give these to dkpca.fuse")
     summaries = beside or {name: _summary(array.tobytes()) for name, array in sorted(inside.items())}
     if header.get("summary_ids") != _ids(summaries):
         raise WireError("does not belong to its messages")
@@ -192,7 +188,7 @@ def model_beside(directory: Path) -> FusedModel:
     """Read the model of a run, with the messages beside it."""
     file = directory / MODEL_FILE
     if not file.exists():
-        raise InputError(f"{directory}: is not a run directory, or a command was interrupted there; repeat it")
+        raise InputError(f"{directory}: has no model; a command was interrupted there, or is at work: repeat it")
     summaries = {name: item.message for name, item in stored_summaries(directory).items()}
     with naming(file):
         try:
@@ -202,7 +198,7 @@ def model_beside(directory: Path) -> FusedModel:
 
 
 def _model(header: Header, arrays: Arrays, summaries: Mapping[str, Summary]) -> FusedModel:
-    fields, lacked = _with_eigenvalues(dict(header.get("fields") or {}), arrays), None
+    fields, lacked = _as_today(dict(header.get("fields") or {}), arrays), None
     if LACKING in fields:
         said, settings = codec.values(SAID, fields.pop(LACKING), what="not a model"), fields.get("settings")
         places = {name.removeprefix(PLACES): own for name, own in arrays.items() if name.startswith(PLACES)}
@@ -225,14 +221,19 @@ def _model(header: Header, arrays: Arrays, summaries: Mapping[str, Summary]) -> 
     return model
 
 
-def _with_eigenvalues(fields: Header, arrays: Arrays) -> Header:
-    """Fields of a model whose certificate is of 0.1, which left the eigenvalues to the model."""
+def _as_today(fields: Header, arrays: Arrays) -> Header:
+    """Fields of a model whose certificate has bounds of former versions, or, of 0.1, no eigenvalues."""
     stated = fields.get("certificate")
-    if not isinstance(stated, dict) or "eigenvalues" in stated or "eigenvalues" not in arrays:
+    if not isinstance(stated, dict):
         return fields
-    # The one behind the components is not in the file; zero makes the estimate of the share smaller, never larger.
-    own = {"eigenvalues": [float(value) for value in arrays["eigenvalues"].reshape(-1)], "next_eigenvalue": 0.0}
-    return fields | {"certificate": stated | own}
+    stated = {name: value for name, value in stated.items() if name not in FORMER_BOUNDS}
+    if isinstance(audit := stated.get("audit"), dict):
+        stated["audit"] = {name: value for name, value in audit.items() if name not in FORMER_OF_AUDIT}
+    if "eigenvalues" not in stated and "eigenvalues" in arrays:
+        # The one behind the components is not in the file; zero makes the estimate of the share only smaller.
+        stated["eigenvalues"] = [float(value) for value in arrays["eigenvalues"].reshape(-1)]
+        stated["next_eigenvalue"] = 0.0
+    return fields | {"certificate": stated}
 
 
 def _fits(model: FusedModel, n_samples: int) -> bool:
@@ -276,7 +277,7 @@ class Fitted:
 
     party_names: tuple[str, ...]  # in the order of the input
     feature_names: tuple[str, ...]  # of the one table that was cut into parties, if it had names
-    sources: Mapping[str, str]  # paths of tables that a worker opens again, by party
+    sources: Mapping[str, str] = field(default_factory=dict)  # in files of before 0.3: of tables to open again
     shield: Shield = field(default_factory=Shield)  # how the fit was protected
     parameters: Mapping[str, Any]  # of the constructor
     model: FusedModel
@@ -344,6 +345,8 @@ def _fitted(header: Mapping[str, Any], arrays: Mapping[str, Any], hints: Mapping
     )
     if fitted.shield.protect != "none" and header["estimator"] == 1:
         raise WireError(f"{what}: a protected fit from before version 2 of the protocol; fit again")
+    if fitted.sources:
+        raise WireError(f"{what}: a fit of tables given as paths, which are no longer opened; fit again")
     if not set(arrays) <= {INNER_MODEL, IDS, *(INNER_STATE + name for name in fitted.party_names)}:
         raise WireError(f"{what}: does not have the parts of its kind; save it again")
     return fitted

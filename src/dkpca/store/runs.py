@@ -9,8 +9,8 @@ The messages alone are enough: a center that died, or that gets one more summary
 """
 
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.metadata import version
@@ -135,8 +135,11 @@ def fuse(
     `dkpca.fusion.fuse`; components, centering, law and weights are else as in the run so far.
     """
     check(path)
+    new = not path.exists()
     received = [each if isinstance(each, Received) else receive(each, Summary) for each in summaries]
-    with prepared(path):
+    with ExitStack() as held:
+        if not new:
+            held.enter_context(storage.writing(path))
         before, notes = _settings_before(path, needed=model is None and not {"n_components", "center"} <= set(asked))
         accepted = _merged(path, received, without, keep or not received)
         model = model or _fused(path, before, accepted, roster=list(roster) or None, **asked)
@@ -146,30 +149,29 @@ def fuse(
         used = {name: "kept from the run" if i.path.parent == kept else i.path.name for name, i in accepted.items()}
         settings = settings_of(model, accepted, named_by, ways)
         run = Run(path, model, settings, names, (*notes, *lost), used)
-        gone = [each for name in without for each in (kept / f"{name}.summary", path / "private" / f"{name}.state")]
-        _write(run, accepted, states or {}, gone)
+        if new:  # it gets its directory when there is something to write
+            held.enter_context(storage.writing(path))
+        _write(run, accepted, states or {}, without)
     return run
 
 
 def load(path: Path) -> Run:
     """Read a fused run."""
-    with storage.reading(path):
-        stated = read_settings(path)
-        if not stated:
-            raise InputError(f"{path}: is not a run directory; make one with 'dkpca fuse' or 'dkpca fit'")
-        model, named_by, ways = model_beside(path), stated.get("sample_names", "ids"), stated.get("id_normalize", ())
-        # The model and the messages say it all again; the file adds what made them.
-        settings = settings_of(model, stored_summaries(path), named_by, ways)
-        settings |= {"versions": stated.get("versions", {})}
-        summary = next(iter(model.summaries.values()))
-        if named_by == ROW_NUMBERS:
-            return Run(path, model, settings, numbered(summary.n_samples))
-        names = stored_names(path, summary.sample_digest, ways)
-        if names is None:
-            raise InputError(
-                f"{path / 'embedding.parquet'}: does not have the samples' names; repeat 'dkpca fuse --out {path}' "
-                "with --ids"
-            )
+    stated = read_settings(path)
+    if not stated:
+        raise InputError(f"{path}: is not a run directory; make one with 'dkpca fuse' or 'dkpca fit'")
+    model, named_by, ways = model_beside(path), stated.get("sample_names", "ids"), stated.get("id_normalize", ())
+    # The model and the messages say it all again; the file adds what made them.
+    settings = settings_of(model, stored_summaries(path), named_by, ways) | {"versions": stated.get("versions", {})}
+    summary = next(iter(model.summaries.values()))
+    if named_by == ROW_NUMBERS:
+        return Run(path, model, settings, numbered(summary.n_samples))
+    names = stored_names(path, summary.sample_digest, ways)
+    if names is None:
+        raise InputError(
+            f"{path / 'embedding.parquet'}: does not have the samples' names; repeat 'dkpca fuse --out {path}' "
+            "with --ids"
+        )
     return Run(path, model, settings, names)
 
 
@@ -217,21 +219,22 @@ def _fused(path: Path, before: Mapping[str, Any], accepted: Mapping[str, Receive
         return fused_model.fused(wanted, lambda count: fuse(n_components=count))
 
 
-def _write(run: Run, accepted: Mapping[str, Received], states: Mapping[str, bytes], gone: Sequence[Path]) -> None:
+def _write(run: Run, accepted: Mapping[str, Received], states: Mapping[str, bytes], without: Sequence[str]) -> None:
     path, model, scores = run.path, run.model, np.asarray(to_numpy(run.model.scores))
-    result = wire.pieces(fused_model.result(model, scores, run.settings["sample_digest"]))
+    stored = {storage.make_directory(path / "messages") / f"{name}.summary": item for name, item in accepted.items()}
+    kept = {storage.make_directory(path / "private") / f"{party}.state": data for party, data in states.items()}
     produced: dict[str, Content] = {
         "certificate.json": storage.as_json(model.certificate.to_dict()),
         SETTINGS: storage.as_json(run.settings),
-        RESULT: _writing(result),
+        RESULT: _writing(wire.pieces(fused_model.result(model, scores, run.settings["sample_digest"]))),
         **embedding_files(run.sample_names, scores),
-        MODEL_FILE: _writing(model_pieces(model)),  # the seal of a run
+        MODEL_FILE: _writing(model_pieces(model)),  # the seal: it has the digests of the messages
     }
-    stored = {path / "messages" / f"{name}.summary": item for name, item in accepted.items()}
     new: dict[Path, Content] = {to: _writing(item.pieces) for to, item in stored.items() if item.path != to}
-    kept = {storage.make_directory(path / "private") / f"{party}.state": data for party, data in states.items()}
-    files = new | kept | {path / name: data for name, data in produced.items()}
-    storage.write_all(files, private=kept, remove=gone)
+    storage.write_all(new | kept | {path / name: data for name, data in produced.items()}, private=kept)
+    for name in without:
+        storage.remove(path / "messages" / f"{name}.summary")
+        (path / "private" / f"{name}.state").unlink(missing_ok=True)
 
 
 def _writing(pieces: Sequence[Buffer]) -> Callable[[BinaryIO], None]:
@@ -291,34 +294,6 @@ def is_projection(path: Path) -> bool:
 def parties_in(path: Path) -> list[str]:
     """Parties whose summaries are in a run."""
     return sorted(file.stem for file in (path / "messages").glob("*.summary"))
-
-
-@contextmanager
-def prepared(path: Path) -> Iterator[None]:
-    """Hold a run's directory for writing, made if it is not there; after an error it is as it was."""
-    new = not path.exists()
-    storage.make_directory(path)
-    try:
-        with storage.writing(path):
-            storage.make_directory(path / "messages")
-            try:
-                yield
-            except BaseException:
-                if new:
-                    _unmade(path)
-                raise
-    except FileNotFoundError as error:
-        raise StorageError(f"{path}: was removed meanwhile; repeat the command") from error
-
-
-def _unmade(path: Path) -> None:
-    """Remove a directory that was made for nothing; one that somebody else has put files into stays."""
-    with suppress(OSError):
-        (path / "messages").rmdir()
-        with suppress(FileNotFoundError):
-            (path / "private").rmdir()
-        (path / storage.LOCK).unlink()
-        path.rmdir()
 
 
 def stored_names(path: Path, digest: str, id_normalize: Sequence[str]) -> list[str] | None:
@@ -382,15 +357,18 @@ def write_new(
         "outside": outside,
         "summaries": {name: each["summary_id"] for name, each in run.settings["parties"].items()},
         "missing": list(placed.missing),
-        "share_missing": list(placed.share_missing),
         "lacking": lacking,
         "versions": versions(),
     }
-    with prepared(out):
-        produced: dict[str, Content] = {**embedding_files(names, scores, outside=flags, completed=completed)}
-        produced[SETTINGS] = storage.as_json(settings)
-        produced[RESULT] = wire.encode(fused_model.result(run.model, scores, digest))
-        produced |= {f"messages/{rows.party}.rows": wire.encode(rows) for rows in sent}
+    with storage.writing(out):
+        produced: dict[str, Content] = {
+            **{f"messages/{rows.party}.rows": wire.encode(rows) for rows in sent},
+            **embedding_files(names, scores, outside=flags, completed=completed),
+            RESULT: wire.encode(fused_model.result(run.model, scores, digest)),
+            SETTINGS: storage.as_json(settings),
+        }
         files = {out / name: data for name, data in produced.items()}
-        storage.write_all(files, remove=set((out / "messages").glob("*.rows")) - set(files))
+        for former in set(storage.make_directory(out / "messages").glob("*.rows")) - set(files):
+            storage.remove(former)
+        storage.write_all(files)
     return outside

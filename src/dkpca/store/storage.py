@@ -1,9 +1,7 @@
 """Files that are written whole or not at all, by one writer at a time.
 
-A new file is prepared as `.NAME.XXXXXXXX.part`, locked while its process lives, and then renamed. Several files are
-all prepared before the first is renamed, and the last of them is a seal: the old one is removed first and the new one
-comes last, so that where it is, the others belong to it. Where it is not, a command was interrupted and is repeated.
-Where the system has no locks (Windows), nothing is taken for abandoned.
+A new file is prepared as `.NAME.XXXXXXXX.part`, locked while its process lives, and then renamed. Where the system
+has no locks (Windows), nothing is taken for abandoned.
 """
 
 import contextlib
@@ -32,7 +30,6 @@ LARGE = 2**26  # bytes of a file that is mapped into memory, and not read
 
 Content = bytes | memoryview | Callable[[BinaryIO], object]  # of a file, or what writes it
 
-NOTHING_CHANGED = "nothing was changed"
 ADVICE = {
     errno.ENOSPC: "the disk is full; free some space and repeat the command",
     errno.EDQUOT: "the disk quota is used up; free some space and repeat the command",
@@ -49,47 +46,44 @@ DKPCA_FILE = "a dkpca file", b"{", 8  # where the header of every file of ours b
 
 
 def write(path: Path, data: Content, *, private: bool = False) -> None:
-    """Replace one file; on any failure the old one stays."""
-    write_all({path: data}, private={path} if private else ())
+    """Replace a file; on any failure the old one stays. A private one has mode 0600 from its first byte on.
 
-
-def write_all(
-    files: Mapping[Path, Content], *, private: Collection[Path] = (), remove: Collection[Path] = ()
-) -> None:
-    """Replace several files, and remove others; the last is their seal. Nothing changes before all are whole.
-
-    A file may be given as a function that writes it, for what is not to be in memory as a whole. Private files get
-    mode 0600 from their first byte on.
+    The content may be a function that writes it, for what is not to be in memory as a whole.
     """
-    token = secrets.token_hex(4)
-    parts = {path: path.with_name(f".{path.name}.{token}.part") for path in files}
-    with contextlib.ExitStack() as held:
-        for part in parts.values():
-            held.callback(part.unlink, missing_ok=True)
-        # 1) Each new file is written beside the one it replaces; a failure up to here changes nothing.
-        for path, part in parts.items():
-            with explained(path):
-                _remove_abandoned(path)
-                if path.is_dir():
-                    raise OSError(errno.EISDIR, "")
-                descriptor = _write_new(part, files[path], PRIVATE_MODE if path in private else PUBLIC_MODE)
-                # Its lock says that this process lives. Windows has no such lock, and renames no open file.
-                held.callback(os.close, descriptor) if flock(descriptor) else os.close(descriptor)
-        # 2) The old seal goes, the others take their places, the new seal comes last.
-        replaced: list[str] = []
-        if len(files) > 1:
-            seal = list(files)[-1]
-            seal.unlink(missing_ok=True)
-            _sync_directory(seal.parent)
-        for path, part in parts.items():
-            with explained(path, f"{replaced} were replaced already" if replaced else NOTHING_CHANGED):
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    with explained(path):
+        _remove_abandoned(path)
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "")
+        mode = PRIVATE_MODE if private else PUBLIC_MODE
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, mode)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                has_locks = flock(descriptor)  # says that this process lives
+                data(file) if callable(data) else file.write(data)
+                file.flush()
+                os.fsync(descriptor)
+                if has_locks:
+                    part.replace(path)
+            if not has_locks:
                 _rename(part, path)
-            replaced.append(path.name)
-        for path in remove:
-            with explained(path, f"{replaced} were replaced already"):
-                path.unlink(missing_ok=True)
-        for directory in {path.parent for path in (*files, *remove)}:
-            _sync_directory(directory)
+        finally:
+            part.unlink(missing_ok=True)
+    _sync_directory(path.parent)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, if it is there."""
+    with explained(path):
+        path.unlink(missing_ok=True)
+        _sync_directory(path.parent)
+
+
+def write_all(files: Mapping[Path, Content], *, private: Collection[Path] = ()) -> None:
+    """Replace several files; the last is their seal: removed first, written last, so that all belong to it."""
+    remove(list(files)[-1])
+    for path, data in files.items():
+        write(path, data, private=path in private)
 
 
 def _rename(part: Path, path: Path) -> None:
@@ -203,28 +197,14 @@ def as_json(value: Mapping[str, Any]) -> bytes:
     return (json.dumps(value, indent=2, allow_nan=False) + "\n").encode()
 
 
-def _write_new(path: Path, data: Content, mode: int) -> int:
-    """Write a file that was not there; return its descriptor, locked so that nobody takes it for an abandoned one."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, mode)
-    try:
-        flock(descriptor)
-        with open(descriptor, "wb", closefd=False) as file:
-            data(file) if callable(data) else file.write(data)
-        os.fsync(descriptor)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
 @contextlib.contextmanager
-def explained(path: Path, outcome: str = NOTHING_CHANGED) -> Iterator[None]:
+def explained(path: Path) -> Iterator[None]:
     """Turn the system's refusal into a sentence."""
     try:
         yield
     except OSError as error:
         advice = ADVICE.get(error.errno or 0, f"{error.strerror}; choose another place")
-        raise StorageError(f"{path}: cannot be written, {advice}; {outcome}") from error
+        raise StorageError(f"{path}: cannot be written, {advice}") from error
 
 
 def _sync_directory(directory: Path) -> None:
@@ -237,7 +217,7 @@ def _sync_directory(directory: Path) -> None:
             os.close(descriptor)
 
 
-def flock(descriptor: int, *, shared: bool = False, wait: bool = True) -> bool:
+def flock(descriptor: int, *, wait: bool = True) -> bool:
     """Lock an open file until it is closed; `OSError` if another process has it and this one does not wait.
 
     Returns False where the system has no such locks (Windows): one process at a time is then up to its user.
@@ -246,52 +226,22 @@ def flock(descriptor: int, *, shared: bool = False, wait: bool = True) -> bool:
         fcntl = import_module("fcntl")
     except ModuleNotFoundError:
         return False
-    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-    fcntl.flock(descriptor, kind if wait else kind | fcntl.LOCK_NB)
+    fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     return True
 
 
 @contextlib.contextmanager
 def writing(directory: Path) -> Iterator[None]:
-    """Hold a directory for writing; the system lets go of it when the process ends, however it ends."""
-    while True:
-        with _held(directory, os.O_RDWR | os.O_CREAT, shared=False) as descriptor:
-            if _still_there(descriptor, directory):
-                yield
-                return
-
-
-@contextlib.contextmanager
-def reading(directory: Path) -> Iterator[None]:
-    """Hold a directory for reading; nothing is written there, so that it may be read-only."""
-    never_written = not (directory / LOCK).exists()
-    with contextlib.nullcontext() if never_written else _held(directory, os.O_RDONLY, shared=True):
-        yield
-
-
-@contextlib.contextmanager
-def _held(directory: Path, flags: int, *, shared: bool) -> Iterator[int]:
-    """Lock the lock file of a directory, and return its descriptor."""
-    try:
-        descriptor = os.open(directory / LOCK, flags | NO_WAITING | getattr(os, "O_NOFOLLOW", 0), 0o666)
-    except OSError as error:
-        raise StorageError(f"{directory}: cannot be locked ({error.strerror}); check who may write there") from error
+    """Hold a directory for writing, made if it is not there; the system lets go of it when the process ends."""
+    make_directory(directory)
     with contextlib.ExitStack() as stack:
-        stack.callback(os.close, descriptor)
+        with explained(directory / LOCK):
+            file = stack.enter_context((directory / LOCK).open("ab"))
         try:
-            flock(descriptor, shared=shared, wait=False)
+            flock(file.fileno(), wait=False)
         except OSError as error:
             busy = error.errno in (errno.EWOULDBLOCK, errno.EACCES)
             in_use = "another dkpca command is at work there; repeat this one later"
             why = in_use if busy else f"cannot be locked ({error.strerror}); choose a local disk"
             raise StorageError(f"{directory}: {why}") from error
-        yield descriptor
-
-
-def _still_there(descriptor: int, directory: Path) -> bool:
-    """Whether the file that is held is the one others will find: a command that failed may have removed it."""
-    try:
-        there = (directory / LOCK).stat()
-    except FileNotFoundError:
-        return False
-    return there.st_ino == os.fstat(descriptor).st_ino
+        yield

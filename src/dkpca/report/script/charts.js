@@ -9,9 +9,6 @@ const PARTY_COLORS = 8;
 export function drawCharts(header) {
   if (header.scree) fill("scree-chart", (box) => drawScree(box, header.scree));
   if (header.errors) fill("errors-chart", (box) => drawErrors(box, header.errors));
-  header.survival.forEach((curves, k) => {
-    if (Object.keys(curves).length) fill(`survival-chart-${k}`, (box) => drawSurvival(box, Object.entries(curves)));
-  });
   if (header.influence) fill("influence-chart", (box) => drawInfluence(box, header.influence));
   if (header.own) {
     fill("own-charts", (box) => drawOwn(box, header.own.correlation, { what: "correlation" }));
@@ -22,6 +19,7 @@ export function drawCharts(header) {
 
 function fill(name, draw) {
   const box = byId(name);
+  box.closest("section").hidden = false;
   box.replaceChildren();
   draw(box);
 }
@@ -73,23 +71,6 @@ function drawErrors(box, { estimated, proved }) {
   });
 }
 
-// Kaplan and Meier's curves as steps, one color for each cluster.
-function drawSurvival(box, curves) {
-  const last = Math.max(...curves.map(([, [times]]) => times.at(-1))) || 1;
-  box.append(key(curves.map(([name], k) => [`party-${(k % 6) + 1}`, name])));
-  const chart = frame(box, { height: 280, label: `survival of ${curves.length} clusters over time` });
-  const x = (time) => chart.left + (time / last) * (chart.right - chart.left);
-  const y = (share) => chart.bottom - share * (chart.bottom - chart.top);
-  verticalAxis(chart, [0, 0.25, 0.5, 0.75, 1], y, (value) => percent(value));
-  curves.forEach(([name, [times, shares]], k) => {
-    const steps = times.map((time, i) => (i ? `H${x(time)}V${y(shares[i])}` : `M${x(time)},${y(shares[i])}`)).join("");
-    chart.drawing.append(svg("path", { class: `line line-${(k % 6) + 1}`, d: steps, "data-tip": name }));
-  });
-  for (const [words, at, anchor] of [["0", 0, "middle"], ["time", last / 2, "middle"], [String(Number(last.toPrecision(3))), last, "end"]]) {
-    chart.drawing.append(text(words, x(at), chart.bottom + 18, { class: "tick", "text-anchor": anchor }));
-  }
-}
-
 function drawInfluence(box, { parties, shares }) {
   const kind = (j) => `party-${(j % PARTY_COLORS) + 1}`;
   box.append(key(parties.map((party, j) => [kind(j), party])));
@@ -118,7 +99,7 @@ function drawOwn(box, { top, chance }, about) {
   });
 }
 
-// Bars from the middle, with whiskers where there are bounds; names stand on the other side.
+// Bars from the middle; names stand on the other side.
 function drawColumns(box, columns, { what, chance, least = -1, most = 1 }) {
   const row = 22, height = columns.length * row + 30;
   const chart = frame(box, { height, left: 0, right: 0, top: 0, bottom: 30, label: `${what} of columns with this component` });
@@ -131,7 +112,7 @@ function drawColumns(box, columns, { what, chance, least = -1, most = 1 }) {
     chart.drawing.append(line("grid", value * most), text(words, x(value * most), chart.bottom + 18, { class: "tick", "text-anchor": anchor }));
   }
   if (chance !== undefined) for (const value of least < 0 ? [-chance, chance] : [chance]) chart.drawing.append(line("chance", value));
-  columns.forEach(([name, value, error], k) => {
+  columns.forEach(([name, value], k) => {
     const positive = value >= 0;
     const bar = svg("rect", {
       class: `bar ${positive ? "positive" : "negative"}`, x: Math.min(x(0), x(value)), y: k * row + 3,
@@ -140,13 +121,9 @@ function drawColumns(box, columns, { what, chance, least = -1, most = 1 }) {
     const label = text(shortened(name, half), positive ? half - 7 : half + 7, k * row + 15, {
       class: "label name", "text-anchor": positive ? "end" : "start",
     });
-    const whisker = error ? [svg("path", { class: "whisker", d: across(k * row + row / 2, x(value - error), x(value + error)) })] : [];
-    const bound = error ? ` ± ${error.toPrecision(2)}` : "";
-    chart.drawing.append(svg("g", { "data-tip": `${name}\n${what} ${value.toFixed(2)}${bound}` }, bar, ...whisker, label));
+    chart.drawing.append(svg("g", { "data-tip": `${name}\n${what} ${value.toFixed(2)}` }, bar, label));
   });
 }
-
-const across = (y, low, high) => `M${low},${y - 4}v8M${low},${y}H${high}M${high},${y - 4}v8`;
 
 function shortened(name, pixels) {
   const most = Math.max(6, Math.floor((pixels - 10) / 7.2));
