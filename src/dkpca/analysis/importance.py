@@ -33,10 +33,7 @@ SAMPLED = 400  # samples that an association looks at
 
 
 def derivatives(model: FusedModel, states: Mapping[str, PartyState], tables: Mapping[str, Any]) -> dict[str, Matrix]:
-    """Derivative of each eigenvalue by the logarithm of each column's scale, (n_columns, n_components) by party.
-
-    Widths and weights stay as they are. Components of near-equal eigenvalues share the mean of theirs.
-    """
+    """Derivative of each eigenvalue by the logarithm of each column's scale, (n_columns, n_components) by party."""
     V, values = np.asarray(to_numpy(model.eigenvectors), dtype=float), to_numpy(model.eigenvalues).astype(float)
     together, found = _groups(values), {}
     sent = [as_received(summary.factor, "float64") for summary in model.summaries.values()]
