@@ -435,20 +435,20 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     @property
     def agreement_(self) -> Any:
         """Cosines between the parties' centered kernels; None if the center has no single party's factor."""
-        return self._agreement("cosines")
+        return self._agreement(0)
 
     @property
     def agreement_error_(self) -> Any:
         """Bounds on the differences between `agreement_` and the true cosines."""
-        return self._agreement("errors")
+        return self._agreement(1)
 
-    def _agreement(self, what: str) -> Any:
+    def _agreement(self, which: int) -> Any:
         """One of the matrices, in the order of `party_names_`; the center's order is by name."""
         check_fitted(self)
         if agreement.missing(self.model_, self._shield.protect):
             return None
         order = [list(self.model_.summaries).index(name) for name in self.party_names_]
-        return getattr(agreement.agreement(self.model_), what)[np.ix_(order, order)]
+        return agreement.agreement(self.model_)[which][np.ix_(order, order)]
 
     @property
     def party_shares_(self) -> Any:
@@ -610,8 +610,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """Write the fitted estimator to one file. It contains data of every party: never send it.
 
         The file is written whole or not at all, and only its owner may read it (mode 0600). It is not a pickle: a
-        kernel that no installed package offers, or a rank rule or solver of your own, cannot be saved. Call
-        `set_output` again after `load`: it is not saved.
+        kernel, a rank rule or a solver of your own cannot be saved. Call `set_output` again after `load`: it is not
+        saved.
 
         Parameters
         ----------

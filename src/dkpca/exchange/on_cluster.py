@@ -141,7 +141,7 @@ def transform(estimator: Any, X: Any, sample_ids: Any) -> Any:
         return [np.asarray(scores, dtype=np.float64)], (start, told)
 
     width = len(estimator.eigenvalues_)
-    made, told = on_dask.chunks_made(placed, chunks, [width], np.float64, gathering=True, timeout=estimator.timeout)
+    made, told = on_dask.chunks_made(placed, chunks, [width], np.float64, timeout=estimator.timeout)
     _tell_of_chunks(told, sum(chunks.sizes))
     return made[0]
 

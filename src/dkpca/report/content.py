@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from dkpca import messages
-from dkpca.analysis.importance import Drives
+from dkpca.analysis import importance
 from dkpca.analysis.outcomes import Outcomes, outcomes
 from dkpca.errors import InputError, WireError
 from dkpca.exchange.own_table import DRIVES
@@ -192,7 +192,7 @@ class Content:
     own: OwnColumns | None = None
     notes: Sequence[str] = ()
     outcomes: Sequence[Outcomes] = ()  # of the samples of the fit, and of new ones
-    drives: Drives | None = None
+    drives: tuple[list[str], Matrix] | None = None  # columns of the party, and how much each drives a component
 
 
 def assemble(
@@ -236,19 +236,19 @@ def assemble(
     return Content(source, title or source.title, known, placed, own, notes, found, _drives(source))
 
 
-def _drives(source: Source) -> Drives | None:
+def _drives(source: Source) -> tuple[list[str], Matrix] | None:
     """Read the importance of columns that a study left beside its result."""
     path = (source.path if source.path.is_dir() else source.path.parent) / DRIVES
     if not path.exists():
         return None
     try:
-        found = Drives.from_csv(storage.read(path))
-        usable = found.values.shape[1:] == source.scores.shape[1:] and np.isfinite([found.values, found.errors]).all()
+        columns, found = importance.from_csv(storage.read(path))
+        usable = found.shape[1:] == source.scores.shape[1:] and np.isfinite(found).all()
     except (ValueError, csv.Error):
         usable = False
     if not usable:
-        raise InputError(f"{path}: is not a table of two finite numbers per component; get the file again")
-    return found
+        raise InputError(f"{path}: is not a table of one finite number per component; get the file again")
+    return columns, found
 
 
 def outcomes_of(
@@ -329,7 +329,7 @@ def packed(content: Content, most: int) -> dict[str, Any]:
             )
         }
     if content.drives is not None:
-        header["drives"] = _driving(content.drives, np.sum(source.scores**2, axis=0))
+        header["drives"] = _driving(*content.drives, np.sum(source.scores**2, axis=0))
     return header
 
 
@@ -363,13 +363,9 @@ def _of_run(run: Run) -> dict[str, Any]:
     }
 
 
-def _driving(drives: Drives, eigenvalues: Any) -> dict[str, Any]:
-    """Columns whose derivatives are surely largest in size, by component: name, share of the eigenvalue, bound."""
-    scale = np.where(eigenvalues > 0, eigenvalues, 1.0)
-    values, errors = drives.values / scale, drives.errors / scale
-    order = np.argsort(errors - np.abs(values), axis=0, kind="stable")[:TOP_COLUMNS]
-    top = [
-        [(drives.columns[j], float(values[j, d]), float(errors[j, d])) for j in order[:, d].tolist()]
-        for d in range(values.shape[1])
-    ]
-    return {"top": top, "most": max((abs(v) + e for each in top for _, v, e in each), default=1.0) or 1.0}
+def _driving(columns: Sequence[str], drives: Matrix, eigenvalues: Any) -> dict[str, Any]:
+    """Columns whose derivatives are largest in size, by component: name, share of the eigenvalue."""
+    values = drives / np.where(eigenvalues > 0, eigenvalues, 1.0)
+    order = np.argsort(-np.abs(values), axis=0, kind="stable")[:TOP_COLUMNS]
+    top = [[(columns[j], float(values[j, d])) for j in order[:, d].tolist()] for d in range(values.shape[1])]
+    return {"top": top, "most": max((abs(v) for each in top for _, v in each), default=1.0) or 1.0}

@@ -189,16 +189,16 @@ def _agreement(run: Run) -> str:
     """Cosines between the parties' kernels, and whether each is related to the others."""
     if missing(run.model, "none") is not None:
         return ""
-    found = agreement(run.model)
+    cosines, errors = agreement(run.model)
     note = (
         "Cosine between the parties' centered kernel matrices, as they were sent: 1 means the same, 0 nothing in "
         "common. The number after ± bounds the error."
     )
     rows = [
         [f"{cosine:.2f}" if i == j else f"{cosine:.2f} ± {error:.2f}" for j, (cosine, error) in enumerate(both)]
-        for i, both in enumerate(map(zip, found.cosines, found.errors))
+        for i, both in enumerate(map(zip, cosines, errors))
     ]
-    names = [escape(party) for party in found.parties]
+    names = [escape(party) for party in run.model.summaries]
     table = _table(["", *names], zip(names, rows, strict=True))
     return _section("agreement", "Which party agrees with which", note, table)
 
