@@ -715,7 +715,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self._states, self._sources, self._shield, self._ids = dict(states), dict(sources), shield, ids
         self.model_ = model
         self.party_names_ = names
-        self.n_features_in_ = model.n_features
+        self.n_features_in_ = sum(sent.n_features for sent in model.summaries.values())
         solvers = {name: state.solver for name, state in states.items()}
         self.solvers_ = solvers | {"the center" if "center" in solvers else "center": model.solver}
         self.kernels_ = {name: self._kernel_of(name) for name in names}

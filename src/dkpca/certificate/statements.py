@@ -27,17 +27,7 @@ FARTHER = 2.0  # factor on the loss for directions beyond the first one after th
 
 @dataclass(frozen=True)
 class Audit:
-    """A bound and an estimate from some true rows of the kernel matrix.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dkpca import DKPCA
-    >>> X = np.random.default_rng(0).normal(size=(200, 4)) @ np.diag([4.0, 3.0, 1.0, 1.0])
-    >>> audit = DKPCA(2, gamma=0.01, parties=2, rank=12, audit=50).fit(X).certificate_.audit
-    >>> audit.n_rows, audit.subspace_error_estimate < 1e-4
-    (50, True)
-    """
+    """A bound and an estimate from some true rows of the kernel matrix."""
 
     n_rows: int  # drawn
     seed: int  # of the draws; published after the summaries had arrived

@@ -71,17 +71,6 @@ class FusedModel:
         Messages of parties with missing samples, as they were sent. None: nothing is missing.
     covariates : Covariates, optional
         Covariates that were projected out, in addition to the mean.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import dkpca
-    >>> X = np.random.default_rng(0).normal(size=(50, 4))
-    >>> bank, _ = dkpca.summarize(X[:, :2], party="bank", kernel=dkpca.kernels.Linear(), rank=2)
-    >>> shop, _ = dkpca.summarize(X[:, 2:], party="shop", kernel=dkpca.kernels.Linear(), rank=2)
-    >>> model = dkpca.fuse([bank, shop], n_components=2)
-    >>> list(model.summaries), model.scores.shape
-    (['bank', 'shop'], (50, 2))
     """
 
     summaries: Mapping[str, Summary]
@@ -119,19 +108,9 @@ class FusedModel:
         return next(iter(self.summaries.values())).n_samples
 
     @property
-    def n_features(self) -> int:
-        """Number of columns of all parties."""
-        return sum(summary.n_features for summary in self.summaries.values())
-
-    @property
     def law(self) -> Law:
         """How the parties' matrices combine."""
         return combination(self.kernels, self.settings.law).law
-
-    @property
-    def centered(self) -> bool:
-        """Whether the fused matrix was centered."""
-        return self.settings.center
 
     @property
     def n_components(self) -> int:

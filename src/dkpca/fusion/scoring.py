@@ -252,7 +252,7 @@ def captured_share(
     own = {name: np.asarray(to_numpy(diagonals[name]), dtype=float) for name in model.summaries}
     traces = [model.weights[name] * float(own[name].sum()) for name in model.summaries]
     total = model.law.total_trace(traces, list(own.values()))
-    if model.centered or model.covariates is not None:
+    if model.settings.center or model.covariates is not None:
         total += _predicted(model, [rows[name] for name in model.summaries], covariates)
     return seen / total if total > 0 else 0.0
 

@@ -86,7 +86,7 @@ def settings_of(
     }
     return {
         "n_components": model.n_components,
-        "center": model.centered,
+        "center": model.settings.center,
         "solver": model.solver,
         "kernel": model.kernel.to_dict(),
         "n_samples": summary.n_samples,
