@@ -138,7 +138,7 @@ def test_with_landmarks_at_the_center_some_rows_are_enough(rng):
 
 
 def spectrum_of(values, vectors, D, rows):
-    return Spectrum(values[:D], vectors[rows, :D], values[D : D + 5], vectors[rows, D : D + 5])
+    return Spectrum(values[:D], vectors[rows, :D], values[D : D + 5], vectors[rows, D : D + 5], vectors[rows, :0])
 
 
 def test_the_turn_is_that_of_first_order(rng):

@@ -55,7 +55,7 @@ class Spectrum:
     components: Matrix  # (s, D): rows of V
     near_values: Vector  # (q,)
     near: Matrix  # (s, q): rows of the eigenvectors behind the components
-    taken: Matrix | None = None  # (s, p): rows of what was taken out of the matrix, beside the mean
+    taken: Matrix  # (s, p): rows of what was taken out of the matrix, beside the mean
 
     @property
     def far_value(self) -> float:
@@ -88,11 +88,9 @@ def change(rows: Matrix, spectrum: Spectrum, weights: Vector, *, all_rows: bool 
         return Change(np.zeros((D, D)), np.zeros((q, D)), np.zeros((D, D)), np.zeros((q, q)))
     # Least squares of the rows on [1, Q, V, U]; what it leaves is the far part.
     rows = rows / size  # squares may vanish
-    ones = np.ones((len(rows), 1)) / np.sqrt(weights.sum())
+    ones, first = np.ones((len(rows), 1)) / np.sqrt(weights.sum()), 1 + spectrum.taken.shape[1]
     roots = np.sqrt(weights)[:, None]
-    taken = ones if spectrum.taken is None else np.hstack([ones, spectrum.taken])
-    first = taken.shape[1]
-    Q, R = np.linalg.qr(np.hstack([taken, spectrum.components, spectrum.near]) * roots)
+    Q, R = np.linalg.qr(np.hstack([ones, spectrum.taken, spectrum.components, spectrum.near]) * roots)
     across = Q.T @ (rows * roots)
     inverse = np.linalg.pinv(R, rcond=1e-8)
     found = inverse @ across
@@ -101,8 +99,7 @@ def change(rows: Matrix, spectrum: Spectrum, weights: Vector, *, all_rows: bool 
     if not all_rows:  # a regression leaves too little, and some of what it leaves was in its coefficients
         far = far / np.sqrt(1.0 - np.clip(np.sum(Q**2, axis=1), 0.0, 1.0 - 1.0 / (1 + len(rows))))[:, None]
         noise = np.outer(np.sum(inverse[first + D :] ** 2, axis=1), np.mean(far**2, axis=0))
-        kept = np.clip(near**2 - noise, 0.0, None)
-        near = np.sign(near) * np.sqrt(kept)
+        near = np.sign(near) * np.sqrt(np.clip(near**2 - noise, 0.0, None))
     near, among, far = near[:, :D], near[:, D:] if near.shape[1] > D else np.zeros((q, q)), far[:, :D]
     return Change((own + own.T) / 2, near, far.T @ far, (among + among.T) / 2)
 
@@ -275,12 +272,11 @@ def spectrum_at(
     def rows_at(x: Array) -> Matrix:
         return to_numpy(namespace(x).take(x, sent_to(positions, x), axis=0)).astype(float)
 
-    here = rows_at(vectors)
-    taken = here[:, :0] if Q is None else rows_at(Q)
-    if nearby is None:
-        return Spectrum(to_numpy(values).astype(float), here, np.zeros(0), here[:, :0], taken)
-    near = rows_at(nearby.vectors)
-    return Spectrum(to_numpy(values).astype(float), here, to_numpy(nearby.values).astype(float), near, taken)
+    near = Nearby(values[:0], vectors[:, :0]) if nearby is None else nearby
+    own, following = to_numpy(values).astype(float), to_numpy(near.values).astype(float)
+    return Spectrum(
+        own, rows_at(vectors), following, rows_at(near.vectors), rows_at(vectors[:, :0] if Q is None else Q)
+    )
 
 
 def column_scales(error: PartyError, lengths: Vector) -> Vector:

@@ -40,8 +40,6 @@ class FusionSettings:
     random_state: int = 0
     dtype: str = "float64"
     law: str | None = None  # None: as the parties' kernels imply
-    # Under the sum, what each party's matrix is multiplied by: "balanced" gives each the same leading eigenvalue, as
-    # multiple factor analysis does; "statis" weights each party by its agreement with the others.
     weights: Weights = None
 
 
@@ -59,18 +57,21 @@ class FusedModel:
         Which kernel was fused; which solver was used, what it did, and why it was chosen.
     eigenvectors, eigenvalues, explained_variance_ratio : array
         Orthonormal columns, (n_samples, n_components); descending; shares of the trace as centered and projected.
-    certificate : Certificate
-        Proven bounds, and estimates.
-    extension : Extension
-        Scores of a new sample from its fused kernel row.
-    settings : FusionSettings
-        Parameters of the fusion.
-    nearby : Nearby, optional
-        Eigenpairs after the components, used for estimates.
-    lacking : Lacking, optional
-        Messages of parties with missing samples, as they were sent. None: nothing is missing.
-    covariates : Covariates, optional
-        Covariates that were projected out, in addition to the mean.
+    certificate, settings : Certificate, FusionSettings
+        Proven bounds and estimates; parameters of the fusion.
+    extension, nearby : Extension, Nearby
+        Scores of a new sample from its fused kernel row; eigenpairs after the components, used for estimates.
+    lacking, covariates : Lacking, Covariates, optional
+        Messages of parties with missing samples, as they were sent; covariates that were projected out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dkpca
+    >>> X = np.random.default_rng(0).normal(size=(50, 4))
+    >>> summary, _ = dkpca.summarize(X, party="bank", kernel=dkpca.kernels.Linear(), rank=2)
+    >>> dkpca.fuse([summary], n_components=2).scores.shape
+    (50, 2)
     """
 
     summaries: Mapping[str, Summary]
@@ -169,7 +170,7 @@ def fuse(
     n_samples = next(iter(accepted.values())).n_samples
     if not 1 <= n_components <= n_samples:
         raise InputError(
-            f"n_components is {n_components}, but there are {n_samples} samples; ask for 1 to {n_samples} components"
+            f"n_components is {n_components}; there are {n_samples} samples, so ask for 1 to {n_samples}"
         )
 
     # Combine: the fused matrix is the product, entry by entry, or the sum of the parties' A A'; eq. (4) and (2).

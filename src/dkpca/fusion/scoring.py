@@ -4,8 +4,8 @@ A new sample is one more row of each factor: the law makes its kernel with the s
 the extension makes the scores. Under the sum law score(y) = sum over parties of a_j(y) W_j + offset, with a_j(y) the
 sample's row of the party's factor and W_j = w_j A_j' V / sqrt(lambda).
 
-In place of a missing party or row stands the party's mean row over the samples of the fit. Under the sum this leaves
-out its addend, measured from the mean. Under other laws it takes part in every term, so that it has to be asked for.
+In place of a missing party or row stands the party's mean row over the samples of the fit: under the sum this leaves
+out its addend; under other laws it takes part in every term, so that it has to be asked for.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -76,15 +76,10 @@ def place(
         scores = (project_exact if kinds == {Partials} else project)(model, sent.values())
         return Placed(scores, list(sent.values()))
     if kinds != {Rows}:
-        raise FusionError(
-            f"the exact projection needs every party, and {sorted(missing)} are missing; place the samples by factor "
-            "rows (projection='extend')"
-        )
+        raise FusionError(f"the exact projection needs every party, and {sorted(missing)} are missing")
     if not model.law.scores_add and lacking not in ("mean", "complete"):
-        raise InputError(
-            f"no new samples from {', '.join(sorted(missing))}, and the fit is {model.meaning}: every score needs "
-            "every party; wait for them, or use their mean rows instead (lacking='mean', --lacking mean)"
-        )
+        absent = f"no new samples from {', '.join(sorted(missing))}, and the fit is {model.meaning}"
+        raise InputError(f"{absent}: wait for them, or use their mean rows (lacking='mean', --lacking mean)")
     if places is None:  # a party has all new samples, or none
         first = next(iter(sent.values()))
         n_new, digest, own = first.n_samples, first.sample_digest, dict.fromkeys(sent, np.arange(first.n_samples))
@@ -135,9 +130,8 @@ def project_exact(model: FusedModel, partials: Iterable[Partials]) -> Array:
     )
     if any(kernel != model.kernel for kernel in model.kernels.values()) or set(model.weights.values()) != {1.0}:
         raise FusionError("the exact projection needs one kernel of the joined table; use projection='extend'")
-    # The paper's way: partial distances (or inner products) add up to those of the joined table, the kernel is
-    # applied to the sum, and the extension centers and projects. A law that is not the kernel's own combines the
-    # kernels of the parties instead.
+    # The paper's way: partial distances (or inner products) add up to those of the joined table, and the kernel is
+    # applied to the sum. A law that is not the kernel's own combines the kernels of the parties instead.
     parts = [by_party[name].partial.decode(model.dtype) for name in model.summaries]
     kernel, law = model.kernel, model.law
     K = kernel.finish(sum(parts)) if law == kernel.law else law.recombine(kernel.finish(part) for part in parts)
@@ -159,10 +153,8 @@ def adjusted(model: FusedModel, scores: Array, table: Any) -> Array:
 def _finite(scores: Array) -> Array:
     """Refuse scores that are NaN or infinite: the samples are so far away that kernel values overflow."""
     if not bool(namespace(scores).all(namespace(scores).isfinite(scores))):
-        raise InputError(
-            f"kernel values of the new samples are beyond the range of {dtype_name(scores)}: they lie too far from "
-            "those of the fit; correct or scale their columns"
-        )
+        far = f"kernel values of the new samples are beyond the range of {dtype_name(scores)}"
+        raise InputError(f"{far}: they lie too far from those of the fit; correct or scale their columns")
     return scores
 
 
