@@ -1,8 +1,7 @@
 """An audit: some true rows of the kernel matrix, drawn after the summaries have arrived, say how good the answer is.
 
-With E the true matrix minus the fused one, rows are drawn in proportion to the diagonal of E, as far as the center
-knows it. A row's squared length over its probability has the mean |E|_F^2 and a largest possible value, which is what
-a confidence bound needs (`mean_at_most`). docs/certificate.md has the proofs.
+Rows of E, the true matrix minus the fused one, are drawn in proportion to its diagonal, as far as that is known;
+docs/certificate.md has the proofs.
 """
 
 import math

@@ -226,12 +226,9 @@ def _regressions(model: FusedModel) -> Completion:
 
 
 def party_shares(model: FusedModel) -> dict[str, np.ndarray]:
-    """Share of each party in each component, v' K_j v beside that of the others: exact under the sum law.
-
-    There the variances add up to the eigenvalue; under a product this is the first order.
-    """
-    # v'K_j v = |A_j'v|^2 for each component v, which is centered where the matrix is: the addends of the eigenvalue
-    # under the sum law.
+    """Share of each party in each component, v'K_j v beside that of the others: under a product to first order."""
+    # v'K_j v = |A_j'v|^2 for each component v, which is centered where the matrix is: under the sum law these add up
+    # to the eigenvalue.
     V, parts = model.eigenvectors, {}
     for name, summary in model.summaries.items():
         squares = (summary.factor.decode(model.dtype).T @ V) ** 2
@@ -245,7 +242,7 @@ def captured_share(
 ) -> float:
     """Squared scores of new samples, over their squared distances from the mean of the fit in feature space.
 
-    Diagonals are kernel values of each new sample with itself. With covariates, distances are from what they predict.
+    Diagonals are kernel values of new samples with themselves. With covariates, distances are from what they predict.
     """
     # |scores|^2 over the sum of |phi(y) - p(y)|^2 = k(y, y) - 2 p'phi(y) + |p|^2, with p the mean or the prediction.
     scores = adjusted(model, project(model, rows.values()), covariates)
