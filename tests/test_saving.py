@@ -281,32 +281,22 @@ class TestEstimator:
         np.testing.assert_allclose(again.fit(frame).eigenvalues_, model.eigenvalues_)
         assert again.party_names_ == model.party_names_
 
-    def test_tables_in_files_are_opened_again(self, tmp_path):
-        for party, X in HALVES.items():
-            np.save(tmp_path / f"{party}.npy", X)
-        model = DKPCA(3).fit({party: tmp_path / f"{party}.npy" for party in HALVES})
-        model.save(tmp_path / "model")
-        again = DKPCA.load(tmp_path / "model")
-        np.testing.assert_allclose(again.transform(HALVES), model.transform(HALVES), atol=1e-12)
-
     def test_what_has_no_place_in_a_file_is_named(self, tmp_path):
-        with pytest.raises(InputError, match=r"the tables of \['left'\] came from functions, which cannot be saved"):
-            DKPCA(3).fit(HALVES | {"left": lambda: HALVES["left"]}).save(tmp_path / "model")
         with pytest.raises(InputError, match="the rank rule .* can be neither sent nor saved; use one of"):
             DKPCA(3, rank=Own()).fit(HALVES).save(tmp_path / "model")
         with pytest.raises(InputError, match=r"Dense\(.*\) cannot be written to a file or sent; give its name"):
             DKPCA(3, solver=Dense()).fit(HALVES).save(tmp_path / "model")
         model = DKPCA(3, kernel=Scaled(0.01)).fit(HALVES)
-        with pytest.raises(InputError, match="no installed package offers the kernel 'scaled', .* or use pickle"):
+        with pytest.raises(InputError, match="the kernel 'scaled' is not one of dkpca, .* use pickle"):
             model.save(tmp_path / "model")
         for item in (model.model_, model._states["left"]):
-            with pytest.raises(InputError, match="no installed package offers the kernel 'scaled'"):
+            with pytest.raises(InputError, match="the kernel 'scaled' is not one of dkpca"):
                 dkpca.save(tmp_path / "model", item)
         assert not list(tmp_path.iterdir())
         assert pickle.loads(pickle.dumps(model)).kernel_ == Scaled(0.01)
 
     def test_a_kernel_with_the_name_of_ours_is_not_saved_as_ours(self, tmp_path):
-        with pytest.raises(InputError, match="no installed package offers the kernel 'rbf'"):
+        with pytest.raises(InputError, match="the kernel 'rbf' is not one of dkpca"):
             DKPCA(3, kernel=Alias(0.01)).fit(HALVES).save(tmp_path / "model")
 
     def test_a_loaded_estimator_can_be_saved_and_pickled_again(self, files):

@@ -32,7 +32,7 @@ from dkpca.party.summaries import about_columns
 from dkpca.rank import RankRule
 from dkpca.settings import PARTIES, Compute, Fit, check_value, whole
 from dkpca.tables import inputs, scverse
-from dkpca.tables.inputs import InFile, PartyTables, Source, as_precise_as, is_source, opened
+from dkpca.tables.inputs import PartyTables, as_precise_as
 
 Columns = Sequence[int | str]  # positions or names
 AnyTables = Any  # one table, a list of tables, or a mapping from party to table
@@ -245,11 +245,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         ----------
         X : mapping of party to table, list of tables, or one table
             Arrays or DataFrames. The index of a DataFrame identifies its samples, which are put in the order of the
-            first table; rows of arrays match by position. In a mapping or list a table may also be a path (to a table
-            of numbers: `.npy`, Parquet, a folder of Parquet files, Arrow, CSV or Excel) or a function of no arguments
-            that returns a table: the worker that computes for the party opens it, and its rows stay there. Chunks of
-            Dask arrays and DataFrames stay on their workers, and the results are Dask arrays. The modalities of a
-            MuData are parties; an AnnData is a table, with the names of its observations and variables.
+            first table; rows of arrays match by position. Chunks of Dask arrays and DataFrames stay on their workers,
+            and the results are Dask arrays. The modalities of a MuData are parties; an AnnData is a table, with the
+            names of its observations and variables.
         y : array or Series, optional
             Does not affect the fit. If the fit drops, adds or reorders rows, `y` must be a Series whose index is
             `sample_ids_`.
@@ -275,8 +273,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
                 given.tables, settings, compute, places=given.places, covariates=known
             )
             states = _with_columns(model, states, given.columns, settings)
-            sources = {name: table for name, table in given.tables.items() if is_source(table)}
-            self._take_over(model, list(given.tables), states, sources, shield, given.ids)
+            self._take_over(model, list(given.tables), states, shield, given.ids)
             self._training = given.tables
         return self
 
@@ -388,7 +385,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         absent = sorted(set(self.party_names_) - set(tables))
         if absent:
             raise InputError(f"{absent} are missing, and the variance of samples needs every party; use transform")
-        diagonals = {name: core.self_values(self._states[name], self._opened(name, tables[name])) for name in tables}
+        diagonals = {name: core.self_values(self._states[name], table) for name, table in tables.items()}
         covariates = inputs.rows_of_samples(covariates, given.ids, given.first)
         return scoring.captured_share(self.model_, self._ask_rows(tables), diagonals, covariates)
 
@@ -431,27 +428,27 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             known = _learned(cluster.in_order_of_rows(covariates, X, compute.timeout))
             model, states, shield = in_process.fit(tables, replace(settings, audit=None), here, covariates=known)
         states = _with_columns(model, states, cluster.columns_of(X, self.parties), settings)
-        self._take_over(model, list(tables), states, {}, shield)
+        self._take_over(model, list(tables), states, shield)
         self._cluster, self._training = "rows", tables
         return self if settings.audit is None else self.run_audit(settings.audit)
 
     @property
     def agreement_(self) -> Any:
         """Cosines between the parties' centered kernels; None if the center has no single party's factor."""
-        return self._agreement("cosines")
+        return self._agreement(0)
 
     @property
     def agreement_error_(self) -> Any:
         """Bounds on the differences between `agreement_` and the true cosines."""
-        return self._agreement("errors")
+        return self._agreement(1)
 
-    def _agreement(self, what: str) -> Any:
+    def _agreement(self, which: int) -> Any:
         """One of the matrices, in the order of `party_names_`; the center's order is by name."""
         check_fitted(self)
         if agreement.missing(self.model_, self._shield.protect):
             return None
         order = [list(self.model_.summaries).index(name) for name in self.party_names_]
-        return getattr(agreement.agreement(self.model_), what)[np.ix_(order, order)]
+        return agreement.agreement(self.model_)[which][np.ix_(order, order)]
 
     @property
     def party_shares_(self) -> Any:
@@ -536,8 +533,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self._check_unprotected(method)
         if self._cluster or self.model_.lacking is not None:
             raise InputError(f"{method} needs all rows of every party; fit without Dask, and with lacking='drop'")
-        tables = self._tables_of_fit(method, X, sample_ids)
-        return {name: self._opened(name, table) for name, table in tables.items()}
+        return self._tables_of_fit(method, X, sample_ids)
 
     def _tables_of_fit(self, method: str, X: AnyTables, sample_ids: Any) -> Mapping[str, Any]:
         if X is None and self._training is None:
@@ -552,7 +548,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             )
         known = (() if labels is None else labels for labels in (self._ids, given.ids))
         fitted, ids = ([*map(str, labels)] for labels in known)  # saved ones may be text
-        rows = [table.shape[0] for table in given.tables.values() if not is_source(table)]
+        rows = [table.shape[0] for table in given.tables.values()]
         if (fitted and ids and fitted != ids) or any(count != self.model_.n_samples for count in rows):
             raise InputError(f"{method}: X needs the samples of the fit in their order; arrange them by sample_ids_")
         return given.tables
@@ -614,8 +610,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """Write the fitted estimator to one file. It contains data of every party: never send it.
 
         The file is written whole or not at all, and only its owner may read it (mode 0600). It is not a pickle: a
-        kernel that no installed package offers, or a rank rule or solver of your own, cannot be saved. Call
-        `set_output` again after `load`: it is not saved.
+        kernel, a rank rule or a solver of your own cannot be saved. Call `set_output` again after `load`: it is not
+        saved.
 
         Parameters
         ----------
@@ -639,10 +635,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if self._cluster:
             _cluster().here(self).save(path)
             return
-        paths = {name: str(source.path) for name, source in self._sources.items() if isinstance(source, InFile)}
-        functions = sorted(set(self._sources) - set(paths))
-        if functions:
-            raise InputError(f"the tables of {functions} came from functions, which cannot be saved; fit from files")
         files = import_module("dkpca.store.files")
         files.write_estimator(
             Path(path),
@@ -650,7 +642,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
                 parameters=self.get_params(deep=False),
                 party_names=tuple(self.party_names_),
                 feature_names=tuple(getattr(self, "feature_names_in_", ())),
-                sources=paths,
                 model=self.model_,
                 states=self._states,
                 shield=self._shield,
@@ -671,10 +662,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         estimator = cls(**saved.parameters)
         if saved.feature_names:
             estimator.feature_names_in_ = np.array(saved.feature_names, dtype=object)
-        sources = {name: InFile(name, Path(source)) for name, source in saved.sources.items()}
-        return estimator._take_over(
-            saved.model, list(saved.party_names), saved.states, sources, saved.shield, saved.ids
-        )
+        return estimator._take_over(saved.model, list(saved.party_names), saved.states, saved.shield, saved.ids)
 
     def __sklearn_is_fitted__(self) -> bool:
         return "model_" in vars(self)
@@ -707,12 +695,11 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         model: Any,
         names: list[str],
         states: Mapping[str, State],
-        sources: Mapping[str, Source],
         shield: Shield,
         ids: Sequence[Any] | None = None,
     ) -> Self:
         """Set the fitted attributes from a fit or from a file."""
-        self._states, self._sources, self._shield, self._ids = dict(states), dict(sources), shield, ids
+        self._states, self._shield, self._ids = dict(states), shield, ids
         self.model_ = model
         self.party_names_ = names
         self.n_features_in_ = sum(sent.n_features for sent in model.summaries.values())
@@ -809,19 +796,13 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         settings, compute = self._settings()
         terms = protocols.Terms(self._shield.run)
         protocol = protocols.place(list(given.tables), settings, self.model_, in_process.BATCH, terms)
-        return in_process.asked(
-            protocol, given.tables, self._states, settings, compute, run=terms.run, sources=self._sources
-        )
+        return in_process.asked(protocol, given.tables, self._states, settings, compute, run=terms.run, new=True)
 
     def _ask_rows(self, tables: Mapping[str, Any], *, exact: bool = False) -> Mapping[str, Any]:
         """Messages about the new samples from the parties that are present."""
         settings, compute = self._settings()
         protocol = protocols.new_rows(list(tables), in_process.BATCH, exact=exact)
-        return in_process.asked(protocol, tables, self._states, settings, compute, sources=self._sources)  # type: ignore[no-any-return]
-
-    def _opened(self, name: str, table: Any) -> Array:
-        """A party's table; opened first if it was given as a path or a function."""
-        return opened(name, table, columns_are=self._states[name].kernel.columns_are)
+        return in_process.asked(protocol, tables, self._states, settings, compute, new=True)  # type: ignore[no-any-return]
 
     def _labeled(self, scores: Array, ids: Sequence[Any] | None) -> Any:
         """Scores with the labels of their rows, where a DataFrame is asked for; scikit-learn names the columns."""

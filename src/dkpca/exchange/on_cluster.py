@@ -19,7 +19,7 @@ from dkpca.linalg import on_dask
 from dkpca.linalg.on_dask import is_collection
 from dkpca.messages import check_party_name
 from dkpca.settings import Compute, Fit
-from dkpca.tables.inputs import called_as_ids, check_features, cut, like_fit, names_of_columns, rows_of_samples
+from dkpca.tables.inputs import ID_NAME, check_features, cut, like_fit, names_of_columns, rows_of_samples
 
 ONE_WORKER = 20_000  # rows that one worker may have all of
 SHARE = 16  # one part in so many of a worker's memory that the tables may take, to be on one worker
@@ -87,9 +87,9 @@ def tables_of(X: Any, parties: Any, settings: Fit, sample_ids: Any, compute: Com
     tables = _by_party(X, parties)
     frames = {name: table for name, table in tables.items() if hasattr(table, "columns")}
     for name, frame in frames.items():
-        check_features(name, frame._meta, ids=False)
+        check_features(name, frame._meta)
     named = [
-        (name, frame[[own]]) for name, frame in frames.items() for own in frame.columns if called_as_ids(str(own))
+        (name, frame[[own]]) for name, frame in frames.items() for own in frame.columns if ID_NAME.search(str(own))
     ]
     on_dask.computed([dask.delayed(check_features)(*each) for each in named], compute.timeout)
     return on_dask.row_chunks(tables, compute.timeout)
@@ -141,7 +141,7 @@ def transform(estimator: Any, X: Any, sample_ids: Any) -> Any:
         return [np.asarray(scores, dtype=np.float64)], (start, told)
 
     width = len(estimator.eigenvalues_)
-    made, told = on_dask.chunks_made(placed, chunks, [width], np.float64, gathering=True, timeout=estimator.timeout)
+    made, told = on_dask.chunks_made(placed, chunks, [width], np.float64, timeout=estimator.timeout)
     _tell_of_chunks(told, sum(chunks.sizes))
     return made[0]
 

@@ -100,12 +100,9 @@ class Rounded:
         ):
             raise InputError(f"{name} is not a matrix of finite numbers (shape {data.shape})")
         let_go(data)
-        if (".scale" in arrays) != (kind == "float16"):
-            raise InputError(f"{name} must have a scale if it is float16, and only then")
-        if (".exponent" in arrays) != (kind == COMPACT):
-            raise InputError(f"{name} must have an exponent per column if it is compact, and only then")
-        if set(arrays) - {"", ".scale", ".exponent"}:
-            raise InputError("does not have the arrays of its kind")
+        own = {"float16": {".scale"}, COMPACT: {".exponent"}}.get(kind, set())
+        if set(arrays) != {"", *own}:
+            raise InputError(f"{name} does not have the arrays of its kind, {kind}")
         scale = _read_scale(name, data.shape[1], arrays)
         _check_range(name, data, scale)
         return cls(data, scale)
@@ -161,10 +158,7 @@ def _check_range(name: str, data: Array, scale: Array | None) -> None:
 def round_to(
     A: "Factor", precision: str, *, digits: int = DIGITS[COMPACT], memory: MemoryLimit | None = None
 ) -> Rounded:
-    """Round a matrix to the wire precision. Rounding what was rounded before changes nothing.
-
-    `digits` is the most bits that a compact number may have.
-    """
+    """Round a matrix to the wire precision, a compact one to at most so many digits; twice changes nothing."""
     if precision not in PRECISIONS:
         raise InputError(f"wire precision {precision!r} is unknown; use one of {sorted(PRECISIONS)}")
     if precision == COMPACT:  # with no spectrum to go by, as fine for every column
@@ -284,11 +278,6 @@ class Tall:
         let_go(part)
         return decoded
 
-    @cached_property
-    def largest(self) -> float:
-        """Largest magnitude; not a number if any entry is none."""
-        return _largest_of(self)
-
 
 def _decoded(scale: Array | None, dtype: str, scales: Array | None, received: Array) -> Array:
     decoded = Rounded(received, scale).decode(dtype)
@@ -365,10 +354,7 @@ def square(A: Factor, device: str | None = None) -> Array:
 
 def largest(A: Factor) -> float:
     """Largest magnitude; not a number if any entry is none."""
-    return A.largest if isinstance(A, Tall) else _largest_of(A)
 
-
-def _largest_of(A: Factor) -> float:
     def of(first: int, part: RowGroup) -> tuple[float, float]:
         own = part[:]
         return float(namespace(own).max(own)), -float(namespace(own).min(own))
@@ -380,10 +366,7 @@ def _largest_of(A: Factor) -> float:
 def rounding_norms(
     A: Factor, sent: Rounded, device: str | None = None, *, enough: tuple[float, float] = (0.0, 0.0)
 ) -> tuple[float, float]:
-    """Spectral and nuclear norm of B B' - A A' for the B that was sent; A has orthogonal columns.
-
-    Simple bounds of both, where these are below `enough`: the norms themselves take an eigensolver.
-    """
+    """Spectral and nuclear norm of B B' - A A' for the B that was sent, or bounds that are `enough`."""
     dtype, (n, rank) = dtype_name(reference_of(A)), sent.shape
     if sent.precision == dtype:
         return 0.0, 0.0

@@ -90,8 +90,9 @@ def append(path: Path, event: str, **facts: Any) -> str:
 
 
 def records(path: Path) -> list[dict[str, Any]]:
-    """Return all lines that can be read; an empty list if there is no ledger yet."""
-    return [record for line in _lines(path) if (record := _parsed(line))] if path.exists() else []
+    """Return all lines of a ledger, if there is one; raise `StorageError` where the chain breaks."""
+    state = State()
+    return [state.follow(line, path) for line in _lines(path)] if path.exists() else []
 
 
 def followed(path: Path) -> State:
@@ -103,7 +104,7 @@ def followed(path: Path) -> State:
 
 
 def _parsed(line: bytes) -> dict[str, Any]:
-    with contextlib.suppress(ValueError):  # a line of an older version, cut short
+    with contextlib.suppress(ValueError):
         record = json.loads(line)
         if isinstance(record, dict):
             return record
