@@ -241,7 +241,6 @@ class TestSmall:
     def test_constant_columns_have_no_components_and_say_so(self, solver):
         model = DKPCA(2, kernel="linear", parties=2, solver=solver).fit(np.full((100, 4), 7.25))
         assert not model.eigenvalues_.any()
-        assert "All requested eigenvalues are zero." in model.certificate_.statements()
         assert str(model.certificate_).startswith("Red: all eigenvalues are zero; there is no variance to capture.")
         assert "higher rank" not in str(model.certificate_)
 

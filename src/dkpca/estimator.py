@@ -22,7 +22,7 @@ from dkpca.errors import InputError, MissingPartyWarning, NotFittedError, warn
 from dkpca.exchange import in_process, protocols
 from dkpca.fusion import scoring
 from dkpca.fusion.covariates import Covariates
-from dkpca.fusion.diagnostics import about_kernel, about_new_samples, outside_at_center
+from dkpca.fusion.scoring import about_kernel, about_new_samples, outside_at_center
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array, namespace, to_numpy
 from dkpca.linalg.leading import Solver
@@ -702,7 +702,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self._states, self._shield, self._ids = dict(states), shield, ids
         self.model_ = model
         self.party_names_ = names
-        self.n_features_in_ = model.n_features
+        self.n_features_in_ = sum(sent.n_features for sent in model.summaries.values())
         solvers = {name: state.solver for name, state in states.items()}
         self.solvers_ = solvers | {"the center" if "center" in solvers else "center": model.solver}
         self.kernels_ = {name: self._kernel_of(name) for name in names}

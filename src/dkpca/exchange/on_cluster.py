@@ -14,7 +14,7 @@ import numpy as np
 
 from dkpca import party, wire
 from dkpca.errors import DataWarning, InputError, warn
-from dkpca.fusion import diagnostics, scoring
+from dkpca.fusion import scoring
 from dkpca.linalg import on_dask
 from dkpca.linalg.on_dask import is_collection
 from dkpca.messages import check_party_name
@@ -157,13 +157,13 @@ def _transform_rows(estimator: Any, X: Any) -> Any:
     # Parties in the order of the model. Landmarks have a row for each sample if every sample is one of them.
     states = {name: estimator._states[name] for name in model.summaries}
     states, placed = on_dask.here((states, scoring.placing(model)))
-    lengths, kernels = diagnostics.lengths_in_fit(model), {name: state.kernel for name, state in states.items()}
+    lengths, kernels = scoring.lengths_in_fit(model), {name: state.kernel for name, state in states.items()}
     tables = {name: like_fit(name, given[name], state.columns) for name, state in states.items()}
     arrays = on_dask.row_chunks(tables, estimator.timeout)
 
     def of(start: int, *own: Any) -> tuple[list[Any], Any]:
         rows = [party.extend(state, X_own) for state, X_own in zip(states.values(), own, strict=True)]
-        said = diagnostics.about_new_samples(diagnostics.outside(kernels, lengths, rows))
+        said = scoring.about_new_samples(scoring.outside(kernels, lengths, rows))
         return [np.asarray(placed(rows), dtype=np.float64)], (start, [(words, DataWarning) for words in said])
 
     chunks, width = on_dask.chunks_of(list(arrays.values())), len(estimator.eigenvalues_)

@@ -13,8 +13,7 @@ from dkpca.exchange import in_process
 from dkpca.exchange.holdings import Holding, PreparedTable, load_state
 from dkpca.fusion import scoring
 from dkpca.fusion.covariates import Covariates
-from dkpca.fusion.diagnostics import outside_at_center
-from dkpca.fusion.scoring import Placed
+from dkpca.fusion.scoring import Placed, outside_at_center
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.party.summaries import about_columns
 from dkpca.settings import Compute, Fit
