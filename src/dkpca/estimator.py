@@ -47,87 +47,76 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     Parameters
     ----------
     n_components : int, float or None, default=10
-        Number of components to keep, or the share of the variance to capture (between 0 and 1). None: all with
-        nonzero eigenvalues.
+        Number of components, or the share of the variance to capture (between 0 and 1). None: all with nonzero
+        eigenvalues.
     kernel : str, Kernel, or dict of party to either, default="rbf"
         "rbf", "linear", "laplacian", "poly", "cosine", "chi2", "additive_chi2", "overlap" (categories),
         "precomputed" (the table is the party's kernel matrix), or a kernel object, which brings its own parameters.
     law : {"product", "sum"} or None, default=None
-        How the parties' kernel matrices combine. None: the law that gives the same kernel of the joined table
-        (product for RBF, sum for linear).
+        How the parties' kernel matrices combine. None: so that they give the kernel of the joined table (product for
+        RBF, sum for linear).
     gamma : float, "scale", None, or dict of party to float, default="scale"
-        Gamma of the kernels that have one. "scale": 1 / mean of the kernel's own distance d between two different
-        samples, over the columns of all parties with that kernel: d = |x - y|^2 ("rbf"), sum |x - y| ("laplacian"),
-        sum (x - y)^2 / (x + y) ("chi2"), number of columns that differ ("overlap"); "poly": 1 / mean |x|^2. Each
-        party sends three numbers for this; with "rbf" and standardize=True none, and a constant column counts like
-        the others. If all tables are constant, gamma is 1. It is not the "scale" of scikit-learn's SVC,
-        1 / (n_features * variance). None, as in scikit-learn: 1 / number of columns over all parties; 1 if "chi2" is
-        the only kernel with a gamma. "linear", "cosine", "additive_chi2" and "precomputed" have none.
+        "scale": 1 / mean of the kernel's own distance between two samples, over the columns of all parties with that
+        kernel: |x - y|^2 ("rbf"), sum |x - y| ("laplacian"), sum (x - y)^2 / (x + y) ("chi2"), number of columns that
+        differ ("overlap"); "poly": 1 / mean |x|^2; 1 if all tables are constant. Each party sends three numbers for
+        this; with "rbf" and standardize=True none, and constant columns count. It is not the "scale" of SVC. None, as
+        in `KernelPCA`: 1 / number of columns over all parties; 1 if "chi2" is the only kernel with a gamma.
     weights : None, "balanced", "statis", or dict of party to number, default=None
-        How much each party counts. "balanced" under the product of n parties: each party gets the gamma at which its
-        exponent has mean 1 / n over pairs of samples. Under the sum: the gamma at which that mean is 1, and then each
-        party's centered matrix is divided by its largest eigenvalue. `gamma` is then used by "poly" only. Neither
-        makes the parties' influence equal: a party whose distances vary more from pair to pair counts more. A warning
-        appears if one party has more than 80 % of the influence. "statis" (sum law): each party's centered matrix is
-        divided by its Frobenius norm and weighted by its agreement with the others, the leading eigenvector of
-        `agreement_`.
-    degree : int or None, default=None
-        Degree of polynomial kernels given by name. None: 3.
-    coef0 : float or None, default=None
-        Constant of polynomial kernels given by name. None: 1.
+        How much each party counts. "balanced" replaces gamma, except of "poly": under the product of n parties each
+        exponent has mean 1 / n over pairs of samples; under the sum that mean is 1, and each centered matrix is
+        divided by its largest eigenvalue. A party whose distances vary more still counts more; a warning appears
+        beyond 80 % of the influence. "statis" (sum law): each centered matrix is divided by its Frobenius norm and
+        weighted by the leading eigenvector of `agreement_`.
+    degree, coef0 : int or None, float or None, default=None
+        Of polynomial kernels given by name. None: 3 and 1.
     parties : None, int, or list or dict of column groups, default=None
-        How to split a single table into parties: a number of equal blocks, or named groups of column positions or
-        names. None: one party. Not used if the input is already a list or dict of tables.
+        How to split a single table: a number of equal blocks, or groups of column positions or names. None: one
+        party. Not used if the input is a list or dict of tables.
     rank : "auto", int, rule or list of rules, default="auto"
         How many eigenpairs a party sends and, in compact precision, how finely they are rounded: a number, or rules
         of `dkpca.rank`: the largest need, capped by the strictest limit. "auto": `dkpca.rank.Auto(n_components)`.
     center : bool, default=True
         Center the fused kernel in feature space.
     solver : {"auto", "dense", "streamed", "landmark"} or solver object, default="auto"
-        Eigensolver at parties and center. "dense" builds the matrix; "streamed" is also exact but evaluates it tile
-        by tile; "landmark" is linear in the number of samples. "auto" chooses by work, device and free memory;
-        `solvers_` gives the choice and the reason.
+        Eigensolver at parties and center. "dense" builds the matrix; "streamed" is also exact, tile by tile;
+        "landmark" is linear in the number of samples. "auto" chooses by work, device and memory: see `solvers_`.
     n_landmarks : int, default=500
         Landmarks at the center for "landmark"; a party uses four for each eigenpair it sends, at least 100. "auto"
-        uses more as long as the work stays within its limit for exact solvers.
+        uses more within its limit for exact solvers.
     precision : {"float32", "float64", "float16", "compact"}, default="float32"
-        Precision of the numbers a party sends. "compact" rounds each column as coarsely as its eigenvalue allows and
-        codes the result: a fraction of the bytes for the same error.
+        Of the numbers a party sends. "compact" rounds each column as coarsely as its eigenvalue allows and codes the
+        result: a fraction of the bytes for the same error.
     protect : {"none", "sums", "blind"}, default="none"
         What the center gets. "none": a factor from each party, as in the paper. "sums": numbers under masks that
-        cancel in the sum over parties, so that it learns the joint kernel matrix and nothing about any single party.
-        Up to 4,000 samples this is exactly kernel PCA of the joined table; for more, kernels of distances use
-        `n_landmarks` landmarks, and other kernels add up all pairs of up to 10,000. "blind" (sum law): each party's
-        factor under a secret rotation that the parties share, so that the center sees no individual sample. Needs the
-        extra `protect`.
+        cancel in the sum over parties, so that it learns the joint kernel matrix only. Up to 4,000 samples this is
+        exactly kernel PCA of the joined table; for more, kernels of distances use `n_landmarks` landmarks, and other
+        kernels add up all pairs of up to 10,000. "blind" (sum law): factors under a secret rotation that the parties
+        share, so that the center sees no individual sample. Needs the extra `protect`.
     projection : {"extend", "exact"}, default="extend"
-        How new samples are placed: by their rows of the factors (rank numbers per sample and party), or, as in the
-        paper, by partial distances to all training samples.
+        How new samples are placed: by their rows of the factors, or, as in the paper, by distances to all samples.
     audit : int or None, default=None
-        Number of rows of the true kernel matrix to check. After the fusion, the center draws that many samples, and
-        each party sends its kernel values between these and all samples: `certificate_.audit`. None: no audit.
+        Rows of the true kernel matrix to check. After the fusion, the center draws that many samples, and each party
+        sends its kernel values between these and all samples: `certificate_.audit`.
     standardize : bool, default=False
-        Whether each party scales its columns to mean 0 and standard deviation 1, as the commands do. By default
-        columns are used unchanged, as in `KernelPCA`.
+        Whether each party scales its columns to mean 0 and standard deviation 1, as the commands do.
     lacking : {"drop", "mean", "complete"} or None, default=None
-        How to treat samples for which a party has no row, by row labels. None refuses them. "drop" keeps only the
-        samples that all parties have, with a warning that counts the others. "mean" uses the party's mean
-        row, in the space of its kernel. "complete" regresses the row on the other parties; the certificate then
-        refers to the table with these completed rows, and estimates their accuracy on held-out rows. New samples are
-        treated the same way, and may lack a whole party. None refuses that too, except under the sum law: there the
-        party's addend is left out, and a `dkpca.errors.MissingPartyWarning` says how much variance it carried.
-        With `protect`, only "drop" and "mean"; "mean" with masked sums needs the linear or a distance kernel.
+        How to treat samples for which a party has no row, by row labels. None refuses them. "drop" keeps the samples
+        of all parties, with a warning. "mean" uses the party's mean row, in the space of its kernel. "complete"
+        regresses the row on the other parties; the certificate then refers to the table with these rows, and
+        estimates their accuracy. New samples are treated the same way, and may lack a whole party: under the sum law
+        also with None, and a `dkpca.errors.MissingPartyWarning` says how much variance the party carried. With
+        `protect`, only "drop" and "mean"; "mean" with masked sums needs the linear or a distance kernel.
     n_jobs : int, default=None
         Number of parties computed at the same time, with joblib. None: one, or as `joblib.parallel_config` says.
     timeout : float, default=None
         Seconds to wait for a party's answer if another process computes it. None: no limit.
     device : str or None, default=None
-        Torch device on which to compute landmarks of tables in host memory, such as "cuda". Groups of rows are copied
-        to it, and results are copied back. None, and exact solvers: the device of the tables.
+        Torch device on which to compute landmarks of tables in host memory, such as "cuda"; groups of rows are copied
+        to it. None, and exact solvers: the device of the tables.
     max_memory : int or str or None, default=None
         Memory that a party, and the center, may use besides the tables: bytes, or text such as "8GB". It limits the
-        choice of solvers; arrays with one row per sample that would exceed half of it go to temporary files.
-        None: all free memory.
+        choice of solvers; arrays with one row per sample beyond half of it go to temporary files. None: all that is
+        free.
     random_state : int, default=None
         Seed for drawing landmarks and audited rows. None is also a fixed seed: two fits on the same data agree.
 
@@ -143,29 +132,22 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         Bounds on, and estimates of, the distance to kernel PCA of the joined table.
     ledger_ : list of LedgerEntry
         The messages that each party sent, in the order of `party_names_`.
-    gamma_ : float or None
-        Gamma of the kernel; None if parties differ, or if the kernel has none.
-    gammas_ : dict of str to float or None
-        Gamma of each party's kernel.
-    kernel_ : Kernel or None
-        Kernel used; None if parties differ.
-    kernels_ : dict of str to Kernel
-        Kernel of each party.
+    gamma_, kernel_ : float or None, Kernel or None
+        Those used; None if parties differ, and where the kernel has no gamma.
+    gammas_, kernels_ : dict of str to float or None, dict of str to Kernel
+        Those of each party.
     sample_ids_ : array of shape (n_samples,)
         Labels by which rows were matched, in the order of the scores; row numbers if the tables have no labels.
-    agreement_ : array of shape (n_parties, n_parties) or None
-        Cosines between the parties' centered kernels, computed from their factors, in the order of `party_names_`.
-        None for a single party, and under `protect="sums"`, where the center has no single party's factor.
-    agreement_error_ : array of shape (n_parties, n_parties) or None
-        Bounds on the differences between these and the true cosines.
+    agreement_, agreement_error_ : arrays of shape (n_parties, n_parties) or None
+        Cosines between the parties' centered kernels, from their factors, and bounds on the differences to the true
+        cosines. None for a single party, and under `protect="sums"`.
     party_shares_ : array of shape (n_parties, n_components) or None
         Share of each party in the variance of each component, v' K_j v over the sum of these: exact under the sum
         law, a first-order approximation under the product. None under `protect="sums"`.
     model_ : FusedModel
         The center's model.
     solvers_ : dict of str to str
-        For each party and for "center" ("the center" if a party has that name): the solver used, what it did, and
-        why it was chosen.
+        For each party and "center" ("the center" if a party has that name): the solver, what it did, and why.
     party_names_ : list of str
         Names of the parties, in the order of the input.
     n_features_in_ : int
@@ -174,16 +156,14 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     Notes
     -----
     NumPy input is computed in float64. Torch input is computed in its own precision and on its own device, and the
-    results are torch tensors. Scores are scaled like those of scikit-learn's `KernelPCA`: with one party and full
-    rank, they are the same.
+    results are torch tensors. Scores are scaled as in `KernelPCA`: with one party and full rank, they are the same.
 
     Examples
     --------
     >>> from sklearn.datasets import load_digits
     >>> from dkpca import DKPCA
     >>> pixels = load_digits().data[:300]
-    >>> left, right = pixels[:, :32], pixels[:, 32:]
-    >>> DKPCA(n_components=5).fit_transform({"left": left, "right": right}).shape
+    >>> DKPCA(n_components=5).fit_transform({"left": pixels[:, :32], "right": pixels[:, 32:]}).shape
     (300, 5)
     """
 
