@@ -23,7 +23,7 @@ QUICK := $(MOST:"=) and not longer"
 # Elsewhere torch is left out: its builds for other versions of Python bring gigabytes of CUDA.
 ELSEWHERE := $(MOST:"=) and not torch"
 COVERED := --cov --cov-report term
-EXTRAS := demo,excel,outcomes,protect,scverse,sftp,webdav,s3
+EXTRAS := demo,excel,protect,scverse,sftp,webdav,s3
 # The newest Python on this machine: make newest NEWEST=path for another.
 NEWEST ?= $(shell for minor in 19 18 17 16 15 14 13 12 11; do \
   for python in python3.$$minor $$HOME/.pyenv/versions/3.$$minor.*/bin/python3; do \

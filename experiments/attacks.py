@@ -24,7 +24,6 @@ from sklearn.svm import SVR
 
 from dkpca import summarize
 from dkpca.kernels import RBF, ChiSquared, CosineKernel, Kernel, Laplacian, Linear, Overlap, Polynomial
-from dkpca.kernels.inner_products import AdditiveChiSquared
 from dkpca.party.recovery import Matrix, Seen, Truth, points, seen_in
 from dkpca.party.recovery import run as attacked
 from dkpca.rank import Fixed
@@ -80,7 +79,6 @@ def cases(X: Matrix) -> Iterator[tuple[str, Kernel, Matrix]]:
     yield "poly, own", Polynomial(1.0 / p, own=True), X
     yield "cosine", CosineKernel(), X
     yield "cosine, own", CosineKernel(own=True), X
-    yield "additive_chi2", AdditiveChiSquared(), positive
     yield "overlap", Overlap(3.0 / p), codes
 
 

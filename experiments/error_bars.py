@@ -123,7 +123,6 @@ def _trials(name: str, settings: Settings, seed: int, rank: int, n_parties: int,
             fixed
             | {
                 "audit_kernel": found.kernel_error_at_most,
-                "audit_proved": min(found.subspace_error_at_most, float(proof.subspace_error_trivial)),
                 "audit_estimated": found.subspace_error_estimate,
             }
         )
@@ -172,7 +171,7 @@ def _summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
     free, audited = over("estimated", "subspace_error"), over("audit_estimated", "subspace_error")
     lost = np.array([row["loss_estimated"] / row["loss"] for row in rows if row["loss"] > LEAST_LOSS])
-    kernel, proved = over("audit_kernel", "kernel_error"), over("audit_proved", "subspace_error")
+    kernel = over("audit_kernel", "kernel_error")
     return {
         "on": rows[0]["on"],
         "rank": rows[0]["rank"],
@@ -191,8 +190,6 @@ def _summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "audit_covered_by_2.5": float(np.mean(2.5 * audited >= 1.0)),
         "audit_kernel_ratio": float(np.median(kernel)),
         "audit_kernel_holds": float(np.mean(kernel >= 1.0)),
-        "audit_proved": float(np.median([row["audit_proved"] for row in rows])),
-        "audit_proved_holds": float(np.mean(proved >= 1.0)),
     }
 
 

@@ -179,7 +179,7 @@ TEXTS: dict[str, list[bytes]] = {
         b'{"run": "first"}',
     ],
     "limits": [Limits().to_toml().encode()],
-    "party_file": [b'party = "bank"\ntable = "t.csv"\nid = "i"\nlimits = "limits.toml"\nmax_missing = 0.5\n'],
+    "party_file": [b'party = "bank"\ntable = "t.csv"\nid = "i"\nmax_missing = 0.5\n'],
     "csv_table": [b"id,x,y\na,1,2\nb,3,4.5\n", b'\xef\xbb\xbfid,"a,b"\n1,NA\n2,"x"\n'],
 }
 

@@ -10,7 +10,6 @@ from dkpca import DKPCA
 from dkpca.errors import InputError, ProtectionError
 from dkpca.exchange import in_process, protocols
 from dkpca.kernels import RBF, ChiSquared, CosineKernel, Kernel, Laplacian, Linear, Overlap, Polynomial
-from dkpca.kernels.inner_products import AdditiveChiSquared
 from dkpca.messages import MaskedSum, Scores, Seed, Shape, Summary, Told, row_number_digest
 from dkpca.party import summarize
 from dkpca.party.questions import BoundsWanted, SummaryWanted, SumsWanted
@@ -35,7 +34,7 @@ def split(table: Any) -> dict[str, Any]:
 
 def for_kernel(kernel: Kernel, table: Any) -> Any:
     """Columns that the kernel takes: counts, categories, or numbers as they are."""
-    if kernel.name in ("chi2", "additive_chi2"):
+    if kernel.of_counts:
         return table - table.min(axis=0)
     return np.round(2.0 * table) if kernel.columns_are == "categories" else table
 
@@ -106,7 +105,6 @@ KERNELS: dict[str, tuple[Kernel, Kernel]] = {  # narrow but accepted, and wide
     "linear": (Linear(), Linear()),
     "poly": (Polynomial(1.0, own=True), Polynomial(WIDE, own=True)),
     "cosine": (CosineKernel(own=True), CosineKernel(own=True)),
-    "additive_chi2": (AdditiveChiSquared(), AdditiveChiSquared()),
 }
 MIXED = {"clinic": Laplacian(0.2), "lab": Linear(), "registry": RBF(WIDE)}
 

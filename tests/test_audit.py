@@ -71,7 +71,6 @@ def test_what_it_proves_holds_and_what_it_estimates_is_near(cancer):
     bounds = np.array([each.kernel_error_at_most for each in found]) / kernel
     assert np.mean(bounds >= 1) >= 0.95
     assert np.median(bounds) < 1.3
-    assert np.mean([each.subspace_error_at_most >= subspace for each in found]) >= 0.95
     ratios = np.array([each.subspace_error_estimate for each in found]) / subspace
     assert np.mean((ratios > 0.2) & (ratios < 5)) >= 0.9
 
@@ -86,15 +85,6 @@ def test_its_estimate_sees_that_what_lies_behind_the_components_gains_too(data, 
     error = subspace_error(true.eigenvectors_, model.eigenvectors_)
     ratios = [each.subspace_error_estimate / error for each in audits(model, tables, 60, range(10))]
     assert 0.5 < np.median(ratios) < 2
-
-
-def test_it_can_prove_more_than_is_proved_for_nothing():
-    X = StandardScaler().fit_transform(load_wine().data)
-    model, tables = fitted(X, 5, rank=40)
-    (found,) = audits(model, tables, 1000, [0])
-    true, _ = fitted(X, 5, rank=len(X), precision="float64", solver="dense")
-    error = subspace_error(true.eigenvectors_, model.eigenvectors_)
-    assert error <= found.subspace_error_at_most < 0.5 * model.certificate_.subspace_error_at_most
 
 
 @pytest.mark.longer
@@ -131,7 +121,7 @@ def test_the_estimator_asks_for_it(cancer):
     assert DKPCA(4, rank=30).fit(tables).certificate_.audit is None
     told = json.loads(json.dumps(model.certificate_.to_dict(), allow_nan=False))
     assert told["audit"]["kernel_error_at_most"] == found.kernel_error_at_most
-    assert f"An audit of 60 true rows (seed {found.seed}) proves, each at 95%" in str(model.certificate_)
+    assert f"An audit of 60 true rows (seed {found.seed}) proves, at 95%" in str(model.certificate_)
     assert "(estimated by an audit)" in str(model.certificate_)
 
 

@@ -122,7 +122,7 @@ def test_nothing_left_out_is_estimated_as_nothing(table):
 def test_it_is_called_estimated(table):
     proof = fused_from(np.array_split(table, 3, axis=1), RBF(0.02), 3, rank=20).certificate
     assert 0.0 < proof.subspace_error_estimate < proof.subspace_error_at_most
-    sentences = [s for s in proof.statements() if f"{proof.subspace_error_estimate:.2g}" in s]
+    sentences = [s for s in proof.statements() if f"{proof.subspace_error_estimate:.1g}" in s]
     assert sentences
     assert all("stimated" in sentence for sentence in sentences)
     assert proof.to_dict()["subspace_error_estimate"] == proof.subspace_error_estimate

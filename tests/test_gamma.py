@@ -94,12 +94,3 @@ def test_a_column_that_makes_up_the_distances_is_named():
     with pytest.warns(DataWarning, match="'wine': column 13 makes up"):
         DKPCA(3).fit({"wine": X.to_numpy()})
     DKPCA(3, standardize=True).fit({"wine": X})
-
-
-def test_a_party_that_has_most_of_the_influence_though_balanced_is_named(rng):
-    groups = np.repeat([0.0, 8.0], 40)[:, None]
-    few = groups + rng.normal(size=(80, 2)) * 0.1
-    many = rng.normal(size=(80, 400))  # all distances alike: nothing that a kernel could show
-    with pytest.warns(DataWarning, match="party 'few' has .* of the influence"):
-        DKPCA(2, weights="balanced").fit({"few": few, "many": many})
-    DKPCA(2, weights="balanced").fit({"few": few, "other": few[::-1] + rng.normal(size=(80, 2)) * 0.1})

@@ -106,12 +106,11 @@ def test_it_travels_by_name_between_those_who_installed_it(package, message):
     np.testing.assert_allclose(found, model.eigenvalues_, rtol=1e-5)
 
 
-def test_a_center_without_the_package_is_told_which_one(message):
+def test_a_center_without_the_package_is_told_so(message):
     ran = python(CENTER, message)
     assert ran.returncode != 0
     assert "kernel 'minmax' is unknown here" in ran.stderr
-    assert "install the package that its sender says it is of, if you trust it: Minmax-Kernel" in ran.stderr
-    with pytest.raises(WireError, match="if you trust it: Minmax-Kernel"):
+    with pytest.raises(WireError, match="kernel 'minmax' is unknown here.*or install its package"):
         wire.decode(message.read_bytes())
 
 
@@ -121,19 +120,10 @@ def test_commands_offer_it_where_it_is_installed(package, message, tmp_path):
     there = python(*summarize, "--out", tmp_path / "bank.summary", path=package, module=True)
     assert there.returncode == 0, there.stderr
     shown = python("dkpca", "inspect", tmp_path / "bank.summary", path=package, module=True).stdout
-    assert "Minmax-Kernel" in shown
+    assert "minmax" in shown
     elsewhere = python(*summarize, "--out", tmp_path / "other.summary", module=True)
     assert "kernel 'minmax' is unknown here" in elsewhere.stderr
     assert elsewhere.returncode == 1
-
-
-@pytest.mark.parametrize("package", ["x; rm -rf", "../evil", "a" * 200, 3, None])
-def test_a_package_with_a_strange_name_is_not_repeated(package):
-    from dkpca.errors import InputError
-    from dkpca.kernels import family
-
-    with pytest.raises(InputError, match="or install its package$"):
-        family("minmax", package)
 
 
 def test_a_package_that_offers_something_else_is_refused(package, tmp_path):

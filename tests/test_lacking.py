@@ -11,7 +11,6 @@ from dkpca.errors import DataWarning, FusionError, InputError, MissingPartyWarni
 from dkpca.exchange.protocols import Terms, fit
 from dkpca.fusion import scoring
 from dkpca.fusion.completion import held_by
-from dkpca.messages import Shape
 from dkpca.party import extend
 from dkpca.settings import Fit
 from tests.test_completion import weights
@@ -239,21 +238,6 @@ def test_values_for_samples_in_another_order_are_refused(tables, whole):
     estimator(lacking="complete").fit(tables, y.loc[model.sample_ids_])
 
 
-@pytest.mark.longer
-def test_lacking_that_is_not_at_random_is_said(whole):
-    scores = estimator().fit_transform(whole)
-    gone = scores[:, 0] > np.quantile(scores[:, 0], 0.75)
-    tables = whole | {"shop": whole["shop"][~gone]}
-    with pytest.warns(DataWarning, match=r"party 'shop' does not lack samples at random: .* component 1 \(corr"):
-        estimator(lacking="complete").fit(tables)
-    classes = pd.Series(np.where(gone, "ill", "well"), index=whole["bank"].index)
-    with (
-        pytest.warns(DataWarning, match="component 1"),
-        pytest.warns(DataWarning, match="the gaps are associated with y = ill"),
-    ):
-        estimator(lacking="complete").fit(tables, classes)
-
-
 @pytest.mark.parametrize("kernel", ["poly", "cosine"])
 def test_kernels_that_need_the_length_of_every_sample_are_refused(tables, kernel):
     with pytest.raises(
@@ -277,55 +261,18 @@ def test_what_cannot_be_is_refused_with_the_reason(tables, whole):
         model.score(tables)
 
 
-@pytest.mark.parametrize("protect", ["sums", "blind"])
-def test_protected_fits_with_mean_rows_are_those_in_the_open(at_two, protect):
+def test_blind_fits_with_mean_rows_are_those_in_the_open(at_two):
     hidden, shown = (
         DKPCA(2, kernel="linear", protect=mode, lacking="mean", precision="float64").fit(at_two)
-        for mode in (protect, "none")
+        for mode in ("blind", "none")
     )
     assert list(hidden.sample_ids_) == list(shown.sample_ids_)
     assert subspace_error(shown.eigenvectors_, hidden.eigenvectors_) < 1e-9
 
 
-@pytest.mark.parametrize(("kernel", "gamma"), [("rbf", GAMMA), ("rbf", "scale"), ("rbf", None), ("laplacian", 0.1)])
-def test_masked_distances_with_mean_rows_are_the_padded_kernels(at_two, whole, kernel, gamma):
-    tables = at_two
-    asked = {"kernel": kernel, "gamma": gamma, "lacking": "mean", "precision": "float64", "solver": "dense"}
-    hidden = DKPCA(4, protect="sums", **asked).fit(tables)
-    own = {name: table.to_numpy() for name, table in tables.items()}
-    width = hidden.model_.kernels["joined"].gamma
-    shown = DKPCA(4, rank=len(hidden.sample_ids_), **(asked | {"gamma": width})).fit(tables)
-    assert list(hidden.sample_ids_) == list(shown.sample_ids_)
-    np.testing.assert_allclose(hidden.eigenvalues_, shown.eigenvalues_, rtol=1e-10)
-    assert subspace_error(shown.eigenvectors_, hidden.eigenvectors_) < 1e-12
-    K = 1.0
-    for name, X in own.items():
-        distances = ((X[:, None] - X[None]) ** 2).sum(-1) if kernel == "rbf" else np.abs(X[:, None] - X[None]).sum(-1)
-        places = pd.Index(hidden.sample_ids_).get_indexer(tables[name].index)
-        W = np.full((len(hidden.sample_ids_), len(X)), 1.0 / len(X))
-        W[places] = np.eye(len(X))
-        K = K * (W @ np.exp(-width * distances) @ W.T)
-    values, vectors = np.linalg.eigh(centered(K))
-    assert subspace_error(vectors[:, ::-1][:, :4], hidden.eigenvectors_) < 1e-12
-    trace = np.trace(centered(K))
-    assert hidden.certificate_.captured_at_least <= values[::-1][:4].sum() + 1e-9
-    assert trace <= hidden.certificate_.total_variance_at_most + 1e-9
-    some = {name: table.iloc[:6] for name, table in whole.items()}
-    np.testing.assert_allclose(np.abs(hidden.transform(some)), np.abs(shown.transform(some)), atol=1e-6)
-
-
-def test_masked_sums_over_samples_that_one_party_has_alone_are_refused(tables):
-    with pytest.raises(FusionError, match="samples are at one party only, and a masked sum over them would reveal"):
+def test_masked_sums_have_no_mean_rows(tables):
+    with pytest.raises(InputError, match="would show one party's numbers for each sample that the others lack"):
         estimator(protect="sums", rank="auto", lacking="mean").fit(tables)
-
-
-def test_many_samples_with_mean_rows_have_no_masked_distances():
-    ask = fit(["bank", "shop"], Fit(protect="sums", lacking="mean"), Terms("run"))
-    shapes = {name: Shape(name, 5000, 3, "0" * 64) for name in ("bank", "shop")}
-    next(ask)  # seeds
-    ask.send({})
-    with pytest.raises(InputError, match="is for up to 4,000 samples with the rbf kernel, and there are 5,000"):
-        ask.send(shapes)
 
 
 def test_a_study_by_position_lacks_no_samples():

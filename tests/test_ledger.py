@@ -1,6 +1,5 @@
 """A ledger's lines hang together: what is altered, removed or put in is found; what a crash cut short is mended."""
 
-import json
 import os
 
 import pytest
@@ -21,7 +20,7 @@ def book(tmp_path):
 
 def test_each_line_names_the_one_before_it(book):
     state = ledger.followed(book)
-    assert (state.lines, state.chained) == (5, True)
+    assert state.lines == 5
     assert [record["number"] for record in ledger.records(book)] == list(range(5))
     assert ledger.records(book)[0]["previous"] == ledger.START
 
@@ -66,19 +65,6 @@ def test_a_line_cut_short_by_a_crash_is_taken_away_and_said(book):
     assert [record["event"] for record in ledger.records(book)][-2:] == ["repaired", "three"]
     assert ledger.records(book)[-2]["bytes_cut_short"] == 13
     assert ledger.followed(book).lines == 7
-
-
-def test_a_ledger_of_an_older_version_goes_on_as_a_chain(tmp_path):
-    path = tmp_path / "ledger.jsonl"
-    old = [{"event": "written", "party": "bank", "kind": "summary", "sha256": "a" * 64}, {"event": "asked"}]
-    path.write_text("".join(json.dumps(record) + "\n" for record in old))
-    assert ledger.followed(path).sent == {"bank summary": ["a" * 64]}
-    ledger.append(path, "written", party="bank", kind="summary", sha256="b" * 64)
-    assert ledger.followed(path).sent == {"bank summary": ["a" * 64, "b" * 64]}
-    assert ledger.followed(path).lines == 3
-    path.write_text(path.read_text().replace('"asked"', '"other"'))
-    with pytest.raises(StorageError, match="line 3 does not follow"):
-        ledger.followed(path)
 
 
 @pytest.mark.parametrize("text", ["id,x\ns1,1\ns2,2", "id,x", "# a list\n"])

@@ -83,17 +83,6 @@ def test_the_bound_on_variance_is_tighter_than_that_by_norms_alone(table):
     assert (np.array(tight.component_errors_at_most) <= np.array(loose.component_errors_at_most)).all()
 
 
-def test_of_a_flat_spectrum_that_was_sent_almost_whole_the_kernel_error_is_known_well(rng):
-    X = rng.standard_normal((128, 900))
-    summaries = summaries_of(np.array_split(X, 3, axis=1), RBF(1 / 900), 120)
-    proof = fuse(summaries, n_components=5).certificate
-    K = centered(RBF(1 / 900)(X, X))
-    L = centered(np.prod([s.factor.decode() @ s.factor.decode().T for s in summaries], axis=0))
-    assert np.linalg.norm(K - L, 2) <= proof.kernel_norm_bound < 2 * np.linalg.norm(K - L, 2)
-    assert proof.kernel_norm_bound < 0.5 * sum(s.left_out_norm for s in summaries)
-    assert proof.optimality_at_least > 0.5
-
-
 def test_a_party_with_landmarks_says_that_what_they_missed_may_overlap(table):
     from dkpca import summarize
     from dkpca.rank import Fixed

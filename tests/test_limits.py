@@ -26,7 +26,6 @@ TIGHT = Limits(rank=4, samples=10, precision="float16", protect=("none", "sums")
             r"takes part with protect = \['none', 'sums'\] only, and 'blind' was asked for",
         ),
         (lambda p: p.check_new(), lambda p: p.check_new(exact=True), "tell the whole table, and recovery = 0.5"),
-        (lambda p: p.check_fits(1), lambda p: p.check_fits(2), "it has answered studies = 2 fits"),
         (lambda p: p.check_audit(5), lambda p: p.check_audit(6), "6 rows for an audit are more than audit_rows = 5"),
         (lambda p: p.bounded(Fixed(4)), lambda p: p.bounded(Fixed(5)), "rank 5 is more than rank = 4"),
         (
@@ -53,8 +52,8 @@ def test_by_default_no_new_sample_is_placed_and_no_true_row_sent():
 
 def test_a_refusal_is_logged_with_its_reason(caplog):
     with pytest.raises(PolicyError) as refusal:
-        TIGHT.check_fits(2)
-    reason = "it has answered studies = 2 fits; only these can be repeated, as they were"
+        TIGHT.check_audit(6)
+    reason = "6 rows for an audit are more than audit_rows = 5"
     assert [record.getMessage() for record in caplog.records] == [f"refused: {reason}"]
     assert str(refusal.value) == (
         f"refused by the party's limits: {reason}; ask for something else, or have limits.toml changed"
@@ -82,7 +81,7 @@ def test_a_rule_is_held_to_the_largest_recovery():
         ("recovery", 1.5, "write a share of variance"),
         ("recovery", True, "write a share of variance"),
         ("known_rows", 0, "write a whole number"),
-        ("studies", -1, "write a whole number, 0 for none"),
+        ("studies", -1, "write a whole number, at least 0"),
         ("public", [1], "write a list of parties"),
         ("covariates", [1], "write a list of columns"),
     ],

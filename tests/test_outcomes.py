@@ -1,22 +1,14 @@
-"""Outcomes at the label holder: corrected tests, stable clusters, survival as lifelines has it."""
+"""Labels at whoever holds them: corrected tests against the components."""
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 import scipy.stats
-from lifelines import CoxPHFitter, KaplanMeierFitter
-from lifelines.datasets import load_rossi
-from lifelines.statistics import multivariate_logrank_test
 
 from dkpca import DKPCA
-from dkpca.analysis.outcomes import associations, find_clusters, outcomes, survive, words
+from dkpca.analysis.outcomes import associations, outcomes, words
 from dkpca.errors import InputError
-
-pytestmark = [  # lifelines is older than the newest NumPy and pandas
-    pytest.mark.filterwarnings("ignore:Starting with pandas version 4"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:lifelines.*"),
-]
 
 RNG = np.random.default_rng(0)
 BLOBS = np.vstack([RNG.normal(center, 0.4, (40, 2)) for center in ((0, 0), (5, 0), (0, 5))])
@@ -66,86 +58,19 @@ class TestAssociations:
         assert "component 1 is associated with same (Spearman, effect 1.00, corrected p < 0.001)" in words(found)
 
 
-class TestClusters:
-    def test_three_blobs_are_three_stable_clusters(self):
-        found = find_clusters(BLOBS)
-        assert found.count == 3
-        assert found.stability[3] > 0.99
-        assert [len(set(found.labels[40 * k : 40 * k + 40])) for k in range(3)] == [1, 1, 1]
-        np.testing.assert_array_equal(found.of(BLOBS), found.labels)
-
-    @pytest.mark.longer
-    def test_one_cloud_has_no_stable_ones(self):
-        found = outcomes(RNG.normal(size=(120, 4)), {})
-        assert any("not stable, so that they may be no groups" in sentence for sentence in words(found))
-
-
-class TestSurvival:
-    @pytest.fixture
-    def rossi(self):
-        data = load_rossi()
-        scores = data[["age", "prio", "wexp"]].to_numpy(dtype=float)
-        return scores, data["week"].to_numpy(dtype=float), data["arrest"].to_numpy(dtype=float)
-
-    @pytest.mark.longer
-    def test_curves_log_rank_and_cox_are_those_of_lifelines(self, rossi):
-        scores, time, event = rossi
-        clusters = find_clusters(scores)
-        found = survive(scores, clusters, time, event)
-        groups = clusters.of(scores)
-        for group in np.unique(groups):
-            own = KaplanMeierFitter().fit(time[groups == group], event[groups == group]).survival_function_
-            np.testing.assert_allclose(found.curves[f"cluster {group}"][1], own.iloc[:, 0])
-        assert found.logrank_p == pytest.approx(multivariate_logrank_test(time, groups, event).p_value)
-        frame = pd.DataFrame(scores / scores.std(axis=0), columns=["a", "b", "c"]).assign(time=time, event=event)
-        cox = CoxPHFitter().fit(frame, "time", "event")
-        np.testing.assert_allclose([ratio for ratio, _, _ in found.hazards.values()], cox.hazard_ratios_.to_numpy())
-        np.testing.assert_allclose([p for _, p, _ in found.hazards.values()], cox.summary["p"].to_numpy())
-        assert all(corrected >= p for _, p, corrected in found.hazards.values())
-
-    def test_components_are_no_more_than_events_allow(self, rossi):
-        scores, time, event = rossi
-        few = np.where(np.cumsum(event) <= 25, event, 0.0)
-        found = survive(scores, None, time, few)
-        assert list(found.hazards) == ["component 1", "component 2"]
-        assert "Cox regression on the first 2 components: 25 events allow no more" in found.notes
-
-    @pytest.mark.longer
-    def test_too_few_events_are_a_sentence_and_no_number(self, rossi):
-        scores, time, event = rossi
-        found = survive(scores, find_clusters(scores), time, np.where(np.cumsum(event) <= 9, event, 0.0))
-        assert (found.curves, found.logrank_p, found.hazards) == ({}, None, {})
-        assert found.notes == ("9 events are too few to compare survival: it needs 10",)
-
-    @pytest.mark.longer
-    def test_what_is_no_survival_is_refused(self, rossi):
-        scores, time, event = rossi
-        with pytest.raises(InputError, match="events 0 or 1"):
-            survive(scores, None, time, event + 1)
-        with pytest.raises(InputError, match="there is no column 'when' among the labels"):
-            outcomes(scores, {"event": event}, survival=("when", "event"))
-        with pytest.raises(InputError, match="needs a column of times and one of events"):
-            outcomes(scores, {"when": ["soon"] * len(scores), "event": event}, survival=("when", "event"))
-
-
 @pytest.mark.longer
 def test_the_page_of_a_model_has_all_of_it(tmp_path):
     ids = [f"s{i}" for i in range(120)]
     X = pd.DataFrame(np.hstack([BLOBS, BLOBS**2]), index=ids, columns=list("abcd"))
     group = np.repeat(["x", "y", "z"], 40)
-    time = RNG.exponential(np.where(group == "x", 10.0, 1.0))
-    labels = pd.DataFrame({"group": group, "a": X["a"], "time": time, "event": 1}, index=ids).sample(frac=1.0)
+    labels = pd.DataFrame({"group": group, "a": X["a"]}, index=ids).sample(frac=1.0)
     model = DKPCA(2).fit({"one": X[["a", "b"]], "two": X[["c", "d"]]})
-    model.report(tmp_path / "page.html", labels=labels, survival=("time", "event"))
+    model.report(tmp_path / "page.html", labels=labels)
     page = (tmp_path / "page.html").read_text()
     for words_of_page in (
         "is associated with group (Kruskal-Wallis",
-        "Difference in survival between clusters: p &lt; 0.001 (log-rank)",
         "Label &#x27;a&#x27; was a column of the fit",
-        'id="survival-chart-0"',
-        '"survival":[{"cluster 1":[[0.0,',
         "Which party agrees with which",
-        "share of all variance",
     ):
         assert words_of_page in page
     with pytest.raises(InputError, match="labels have no row for 1 of 120 samples"):

@@ -92,5 +92,5 @@ def test_a_kernel_matrix_rounded_to_float32_is_accepted_and_bounded(rng):
 def test_a_kernel_matrix_that_is_none_is_refused_with_its_eigenvalue_and_the_tolerance(rng):
     K = rbf_matrix(rng, 50)
     K[0, 1] = K[1, 0] = 3.0
-    with pytest.raises(InputError, match=r"has an eigenvalue of -\d.*below the -\d.*rounding to float32"):
+    with pytest.raises(InputError, match=r"has an eigenvalue of -\d.*add \d.* to the diagonal"):
         DKPCA(2, kernel="precomputed", law="sum").fit({"lab": K})

@@ -79,17 +79,6 @@ def test_as_many_components_as_all_samples_allow_whatever_one_party_has(settings
     assert model.eigenvalues_.shape == (20,)
 
 
-@pytest.mark.parametrize("protect", ["none", "sums", "blind"])
-def test_gaps_that_go_with_the_outcome_are_said_in_every_mode(protect):
-    ids = [f"s{row}" for row in range(40)]
-    frames = {"a": pd.DataFrame(X[:, :3], ids), "b": pd.DataFrame(X[:, 3:6], ids)[:20]}
-    frames["c"] = pd.DataFrame(X[:, 6:], ids)
-    y = pd.Series(np.repeat([0.0, 1.0], 20), index=ids)
-    model = DKPCA(2, kernel="linear", lacking="mean", protect=protect)
-    with pytest.warns(dkpca.errors.DataWarning, match="party 'b' does not lack samples at random: the gaps"):
-        model.fit(frames, y)
-
-
 @pytest.mark.parametrize(
     ("covariates", "said"),
     [
@@ -102,11 +91,6 @@ def test_gaps_that_go_with_the_outcome_are_said_in_every_mode(protect):
 def test_covariates_that_are_no_columns_of_numbers_are_one_sentence(covariates, said):
     with pytest.raises(InputError, match=said):
         DKPCA(2).fit(X, covariates=covariates)
-
-
-def test_an_outcome_of_another_length_is_refused_beside_covariates():
-    with pytest.raises(InputError, match="y has 30 values, and the covariates are of 40 samples"):
-        DKPCA(2).fit(X, np.arange(30.0), covariates=np.arange(40.0))
 
 
 def test_a_seed_below_zero_is_refused():

@@ -41,7 +41,6 @@ SETTINGS: dict[str, Any] = {
     "laplacian": {"kernel": "laplacian", "rank": 6},
     "laplacian, added": {"kernel": "laplacian", "gamma": 0.05, "rank": 6, "law": "sum"},
     "chi2": {"kernel": "chi2", "rank": 6},
-    "additive chi2": {"kernel": "additive_chi2", "rank": 6},
     "linear": {"kernel": "linear"},
     "linear, multiplied": {"kernel": "linear", "law": "product", "rank": 4},
     "poly": {"kernel": "poly", "gamma": 0.01, "rank": 9},

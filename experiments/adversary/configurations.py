@@ -18,7 +18,7 @@ SHAPES = (
     "unequal columns", "near duplicates", "one column", "equal distances", "large whole numbers",
 )  # fmt: skip
 SOLVERS = ("auto", "dense", "streamed", "landmark")
-OTHERS = ("laplacian", "chi2", "additive_chi2", "overlap", "poly", "cosine")
+OTHERS = ("laplacian", "chi2", "overlap", "poly", "cosine")
 PRECISIONS = ("float64", "float32", "float16", "compact")
 LIBRARIES = ("numpy", "numpy", "torch float64", "torch float32")
 STREAMED_FROM = 90  # samples; fewer are never streamed

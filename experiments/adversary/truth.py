@@ -14,7 +14,6 @@ import numpy as np
 from dkpca.fusion import FusedModel
 from dkpca.kernels import (
     RBF,
-    AdditiveChiSquared,
     ChiSquared,
     CosineKernel,
     Kernel,
@@ -178,11 +177,9 @@ def _term(kernel: Kernel, x: Long) -> Long:
         return np.abs(left - right)
     if isinstance(kernel, Overlap):
         return (left != right).astype(np.longdouble)
-    if isinstance(kernel, ChiSquared | AdditiveChiSquared):
-        there = left + right > 0
-        below = np.where(there, left + right, np.longdouble(1))
-        above = (left - right) ** 2 if isinstance(kernel, ChiSquared) else 4 * left * right
-        return np.where(there, above / below, np.longdouble(0))
+    if isinstance(kernel, ChiSquared):
+        total = left + right
+        return np.where(total > 0, (left - right) ** 2 / np.where(total > 0, total, 1), np.longdouble(0))
     if isinstance(kernel, Linear) and kernel.centered:
         left, right = left - x.mean(), right - x.mean()
     return left * right

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from dkpca.party.disclosure import LedgerEntry
     from dkpca.party.limits import Limits
     from dkpca.party.state import PartyState
-    from dkpca.report.tuning import Tuning, tune
     from dkpca.store.files import load, save
     from dkpca.tables.inputs import Tables
 
@@ -47,7 +46,6 @@ __all__ = [
     "Rows",
     "Summary",
     "Tables",
-    "Tuning",
     "errors",
     "extend",
     "fuse",
@@ -59,7 +57,6 @@ __all__ = [
     "save",
     "subspace_error",
     "summarize",
-    "tune",
     "wire",
 ]
 __version__ = "0.2.0"
@@ -74,7 +71,6 @@ _HOME = {
     "Limits": "party.limits",
     "Rows": "messages",
     "Summary": "messages",
-    "Tuning": "report.tuning",
     "Tables": "tables.inputs",
     "extend": "exchange.steps",
     "fuse": "exchange.steps",
@@ -83,7 +79,6 @@ _HOME = {
     "save": "store.files",
     "subspace_error": "metrics",
     "summarize": "exchange.steps",
-    "tune": "report.tuning",
 }
 _SUBMODULES = {"recovery": "party.recovery"}  # public modules that are not at the top
 

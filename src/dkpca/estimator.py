@@ -21,11 +21,9 @@ from dkpca.analysis import agreement, importance
 from dkpca.errors import InputError, MissingPartyWarning, NotFittedError, warn
 from dkpca.exchange import in_process, protocols
 from dkpca.fusion import scoring
-from dkpca.fusion.completion import goes_with
-from dkpca.fusion.covariates import Covariates, predicted
-from dkpca.fusion.diagnostics import about_influence, about_kernel, about_new_samples, outside_at_center, remedy
+from dkpca.fusion.covariates import Covariates
+from dkpca.fusion.diagnostics import about_kernel, about_new_samples, outside_at_center, remedy
 from dkpca.kernels import Kernel
-from dkpca.kernels.base import BALANCED
 from dkpca.linalg.arrays import Array, namespace, to_numpy
 from dkpca.linalg.leading import Solver
 from dkpca.party.disclosure import LedgerEntry
@@ -50,7 +48,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         Number of components, or the share of the variance to capture (between 0 and 1). None: all with nonzero
         eigenvalues.
     kernel : str, Kernel, or dict of party to either, default="rbf"
-        "rbf", "linear", "laplacian", "poly", "cosine", "chi2", "additive_chi2", "overlap" (categories),
+        "rbf", "linear", "laplacian", "poly", "cosine", "chi2", "overlap" (categories),
         "precomputed" (the table is the party's kernel matrix), or a kernel object, which brings its own parameters.
     law : {"product", "sum"} or None, default=None
         How the parties' kernel matrices combine. None: so that they give the kernel of the joined table (product for
@@ -64,9 +62,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     weights : None, "balanced", "statis", or dict of party to number, default=None
         How much each party counts. "balanced" replaces gamma, except of "poly": under the product of n parties each
         exponent has mean 1 / n over pairs of samples; under the sum that mean is 1, and each centered matrix is
-        divided by its largest eigenvalue. A party whose distances vary more still counts more; a warning appears
-        beyond 80 % of the influence. "statis" (sum law): each centered matrix is divided by its Frobenius norm and
-        weighted by the leading eigenvector of `agreement_`.
+        divided by its largest eigenvalue. A party whose distances vary more still counts more (`party_shares_`).
+        "statis" (sum law): each centered matrix is divided by its Frobenius norm and weighted by the leading
+        eigenvector of `agreement_`.
     degree, coef0 : int or None, float or None, default=None
         Of polynomial kernels given by name. None: 3 and 1.
     parties : None, int, or list or dict of column groups, default=None
@@ -104,7 +102,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         of all parties, with a warning. "mean" uses the party's mean row, in the space of its kernel. "complete"
         regresses the row on the other parties; the certificate then refers to the table with these rows, and
         estimates their accuracy. New samples are treated the same way, and may lack a whole party: under the sum law
-        also with None, and a `dkpca.errors.MissingPartyWarning` says how much variance the party carried. With
+        also with None and a `dkpca.errors.MissingPartyWarning`; `party_shares_` says what the party carried. With
         `protect`, only "drop" and "mean"; "mean" with masked sums needs the linear or a distance kernel.
     n_jobs : int, default=None
         Number of parties computed at the same time, with joblib. None: one, or as `joblib.parallel_config` says.
@@ -235,8 +233,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             MuData are parties; an AnnData is a table, with the names of its observations and variables.
         y : array or Series, optional
             Does not affect the fit. If the fit drops, adds or reorders rows, `y` must be a Series whose index is
-            `sample_ids_`. With `lacking`, a warning appears if whether a sample is missing depends on `y`; with
-            `covariates`, if these predict `y`.
+            `sample_ids_`.
         covariates : DataFrame, mapping of name to column, or array, optional
             Effects to remove, such as batch, site or age: one row per sample, matched by the index of a DataFrame, or
             by position if there is none, or only row numbers from 0 on. Numbers are used unchanged, text and
@@ -254,7 +251,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             given = inputs.for_fit(self._by_party(X, fitted=False), settings, sample_ids)
             warn(given.notes)
             inputs.check_outcome(y, given.ids, given.first)
-            known = self._learned(inputs.rows_of_samples(covariates, given.ids, given.first), y)
+            known = _learned(inputs.rows_of_samples(covariates, given.ids, given.first))
             model, states, shield = in_process.fit(
                 given.tables, settings, compute, places=given.places, covariates=known
             )
@@ -262,7 +259,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             sources = {name: table for name, table in given.tables.items() if is_source(table)}
             self._take_over(model, list(given.tables), states, sources, shield, given.ids)
             self._training = given.tables
-            warn(_not_at_random(given.places or {}, self.eigenvectors_, y))
         return self
 
     @contextmanager
@@ -327,19 +323,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         given = self._given_new(X, sample_ids)
         place = self._place if self._shield.protect == "none" else self._place_protected
         return place(given), given.ids, given.first
-
-    def _learned(self, covariates: Any, y: Any) -> Any:
-        """Orthonormal basis of the covariates of a fit; warns if they predict `y`."""
-        if covariates is None:
-            return None
-        known = Covariates.of(covariates)
-        warn(known.words()[1:])
-        if y is not None:
-            values, names = inputs.outcome_columns(y)
-            if len(values) != len(known.basis):
-                raise InputError(f"y has {len(values)} values, and the covariates are of {len(known.basis)} samples")
-            warn(predicted(known, values, names))
-        return known
 
     def _check_covariates(self, covariates: Any) -> None:
         known = self.model_.covariates
@@ -426,7 +409,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         tables = cluster.tables_of(X, self.parties, settings, sample_ids, compute)
         here = replace(compute, n_jobs=None, timeout=None)
         with cluster.waiting(compute.timeout):
-            known = self._learned(cluster.in_order_of_rows(covariates, X, compute.timeout), y)
+            known = _learned(cluster.in_order_of_rows(covariates, X, compute.timeout))
             model, states, shield = in_process.fit(tables, replace(settings, audit=None), here, covariates=known)
         states = _with_columns(model, states, cluster.columns_of(X, self.parties), settings)
         self._take_over(model, list(tables), states, {}, shield)
@@ -555,14 +538,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             raise InputError(f"{method}: X needs the samples of the fit in their order; arrange them by sample_ids_")
         return given.tables
 
-    def report(
-        self,
-        path: str | Path,
-        *,
-        labels: Any = None,
-        survival: tuple[str, str] | None = None,
-        title: str | None = None,
-    ) -> None:
+    def report(self, path: str | Path, *, labels: Any = None, title: str | None = None) -> None:
         """Draw the result as one page that works offline, as `dkpca report` does; needs the extra `cli`.
 
         Parameters
@@ -571,10 +547,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             The page to write.
         labels : DataFrame, mapping of name to column, or one column, optional
             Labels of the samples, matched by the index or in the order of `sample_ids_`. The page colors samples by
-            them, and tests their association with the components (corrected for multiple tests) and with clusters.
-        survival : (str, str), optional
-            Columns of the labels with times and events (0 or 1): survival by cluster, and a Cox regression on the
-            components. Needs the extra `outcomes`.
+            them, and tests their association with the components (corrected for multiple tests).
         title : str, optional
             Headline.
         """
@@ -589,7 +562,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             raise InputError(f"labels have the shape {labels.shape}; give one column, or a DataFrame")
         names = {name for state in fitted._states.values() for name in state.columns or ()}
         import_module("dkpca.report.page").write_model(
-            Path(path), fitted.model_, fitted.sample_ids_, labels, survival=survival, title=title, in_fit=names
+            Path(path), fitted.model_, fitted.sample_ids_, labels, title=title, in_fit=names
         )
 
     def annotate(self, data: Any) -> None:
@@ -844,35 +817,21 @@ def _with_columns(model: Any, states: Mapping[str, State], columns: Any, setting
         warn(about_kernel(model, remedy=remedy(settings.standardize)))
     named = {name: replace(state, columns=columns.get(name)) for name, state in states.items()}
     warn(sentence for state in named.values() for sentence in about_columns(state))
-    if settings.protect == "none" and settings.weights == BALANCED:
-        warn(about_influence(model))
     return named
+
+
+def _learned(covariates: Any) -> Covariates | None:
+    """Orthonormal basis of the covariates of a fit."""
+    if covariates is None:
+        return None
+    known = Covariates.of(covariates)
+    warn(known.words()[1:])
+    return known
 
 
 def _check_nothing_lacks(given: PartyTables, method: str) -> None:
     if given.places is not None:
         raise InputError(f"{method} needs samples that every party has; leave the others out (lacking='drop')")
-
-
-def _not_at_random(places: Mapping[str, Any], components: Array, y: Any) -> list[str]:
-    """Warnings if missingness depends on the components or on `y`: filled-in rows are then biased."""
-    n = components.shape[0]
-    rows = {name: np.setdiff1d(np.arange(n), own) for name, own in places.items() if len(own) < n}
-    if not rows:
-        return []
-    found = [
-        f"party {name!r} does not lack samples at random: those it lacks differ along component {column + 1} "
-        f"(correlation {size:.2f}); their replacement rows are based on the samples it does have"
-        for name, column, size in goes_with(rows, components)
-    ]
-    if y is None:
-        return found
-    values, names = inputs.outcome_columns(y)
-    return found + [
-        f"party {name!r} does not lack samples at random: the gaps are associated with {names[column]} "
-        f"(correlation {size:.2f})"
-        for name, column, size in goes_with(rows, values)
-    ]
 
 
 def _cluster() -> Any:

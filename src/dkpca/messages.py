@@ -174,7 +174,7 @@ class Summary:
     rounding_nuclear : float
         Nuclear norm of the same error.
     diagonal : Rounded of shape (n_samples, 1), optional
-        Diagonal of the true kernel matrix, for kernels whose last step the center computes, and for mean rows.
+        Diagonal of the true kernel matrix, for kernels whose last step the center computes.
     left_out_overlap : float, optional
         Norm of the left-out part that is not orthogonal to the factor (landmark residual). None: not stated.
     turned : bool
@@ -206,8 +206,7 @@ class Summary:
     def __post_init__(self) -> None:
         if self.rank > self.n_samples:
             raise InputError(f"has rank {self.rank} for {self.n_samples} samples")
-        shorter = self.kernel.unit_diagonal and self.diagonal is not None  # mean rows are shorter than samples
-        _check_diagonal(self.kernel.sends_diagonal or shorter, self.diagonal, self.n_samples)
+        _check_diagonal(self.kernel.sends_diagonal, self.diagonal, self.n_samples)
 
     @property
     def n_samples(self) -> int:

@@ -356,18 +356,12 @@ def _check_together(fit: Fit) -> None:
     if fit.lacking == "complete":
         raise InputError(
             f"lacking='complete' regresses a party's rows on those of the others, and under protect={fit.protect!r} "
-            "the center sees no party's rows; use lacking='mean' or 'drop'"
+            "the center sees no party's rows; use lacking='drop'"
         )
-    if (
-        fit.protect == "sums"
-        and fit.lacking == "mean"
-        and not all(
-            kernel.name == "linear" or (kernel.unit_diagonal and kernel.has_width) for kernel in fit.families()
-        )
-    ):
+    if fit.protect == "sums" and fit.lacking == "mean":
         raise InputError(
-            "lacking='mean' with protect='sums' works only with the linear kernel and distance-based kernels such "
-            "as rbf; use protect='blind', or lacking='drop'"
+            "lacking='mean' with protect='sums' would show one party's numbers for each sample that the others lack; "
+            "use lacking='drop', or protect='blind'"
         )
     if fit.protect == "sums" and fit.precision not in ("float32", "float64"):
         raise InputError(

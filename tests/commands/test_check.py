@@ -1,13 +1,9 @@
 """`check` says everything about a table at once, and what it writes `summarize` reads."""
 
-import json
-from dataclasses import replace
-
 import numpy as np
 import polars as pl
 import pytest
 
-from dkpca.party.limits import ANYTHING
 from dkpca.store import party_file
 from testkit.program import Office
 
@@ -106,12 +102,7 @@ def test_what_it_writes_is_what_summarize_reads(clinic):
     clinic.ok("check", "clinic.csv", *by_hand, "--dates", "ignore", "--null-values", "-999", "--write", "other.toml")
     clinic.ok("summarize", "other.toml", "--gamma", 0.1, "--out", "other.summary")
     assert (clinic.path / "clinic.summary").read_bytes() == (clinic.path / "other.summary").read_bytes()
-
-    text = (clinic.path / "party.toml").read_text()
-    (clinic.path / "party.toml").write_text(text + 'limits = "limits.toml"\n')
     assert party_file.read(clinic.path / "party.toml").table == clinic.path / "clinic.csv"
-    clinic.ok("check", "clinic.csv", "--write", "party.toml")
-    assert 'limits = "limits.toml"' in (clinic.path / "party.toml").read_text()
 
 
 @pytest.mark.longer
@@ -130,17 +121,6 @@ def test_a_file_with_a_space_in_its_name_names_a_party(clinic):
     clinic.ok("check", "Klinik 2026.csv", "--party", "north", "--write", "party.toml")
     clinic.ok("check", "Klinik 2026.csv", "--write", "party.toml")
     assert 'party = "north"' in (clinic.path / "party.toml").read_text()
-
-
-@pytest.mark.longer
-def test_limits_that_party_toml_names_are_obeyed(clinic):
-    clinic.ok("check", "clinic.csv", "--write", "party.toml")
-    (clinic.path / "limits.toml").write_text(replace(ANYTHING, rank=3).to_toml())
-    with (clinic.path / "party.toml").open("a") as file:
-        file.write('limits = "limits.toml"\n')
-    asked = ("summarize", "party.toml", "--gamma", 0.1, "--rank", 20, "--out", "clinic.summary", "--json")
-    assert json.loads(clinic.run(*asked).err)["error"]["code"] == "policy"
-    assert clinic.ok(*asked, "--rank", 3).json["rank"] == 3
 
 
 @pytest.mark.longer

@@ -154,7 +154,7 @@ def test_what_cannot_be_meant_is_said(office):
     fit = ("fit", *SOURCES, *FIT)
     assert "'shoe' is not one of the parties" in office.refused(*fit, "--kernel", "shoe=overlap")
     assert "for all parties; give one value" in office.refused(*fit, "--kernel", "rbf", "--kernel", "linear")
-    assert "the sigmoid kernel is not positive semidefinite" in office.refused(*fit, "--kernel", "sigmoid")
+    assert "kernel 'sigmoid' is unknown here" in office.refused(*fit, "--kernel", "sigmoid")
     assert "weights is 'bank'; give 'balanced'" in office.refused(*fit, "--weights", "bank")
     assert "a number for each of ['bank', 'clinic', 'shop']" in office.refused(*fit, "--weights", "bank=2")
     assert "law is 'average'; give 'product' or 'sum'" in office.refused(*fit, "--law", "average")

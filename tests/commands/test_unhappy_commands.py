@@ -9,7 +9,9 @@ import polars as pl
 import pytest
 
 import dkpca
+from dkpca.errors import InputError
 from dkpca.party.limits import Limits
+from dkpca.store import party_file
 from testkit.owners import GAMMA, OWNERS
 from testkit.program import program, snapshot
 
@@ -298,7 +300,7 @@ def test_an_unexpected_exception_is_not_swallowed(office, monkeypatch):
 @pytest.mark.longer
 def test_help_reads_like_documentation(office):
     listed = office.ok("--help").out
-    for command in ("check", "summarize", "fuse", "inspect", "fit", "tune", "report", "demo"):
+    for command in ("check", "summarize", "fuse", "inspect", "fit", "report", "demo"):
         assert command in listed
     assert program("--version", cwd=office.path).out == f"dkpca {dkpca.__version__}\n"
 
@@ -315,14 +317,14 @@ def test_the_private_state_replaces_no_other_file(office):
 
 @pytest.mark.parametrize("digits", ["0x" + "F" * 9999, "0o" + "7" * 9999, "0b" + "1" * 99_999, "9" * 9999])
 def test_a_number_too_long_to_be_written_is_refused_in_any_file_of_settings(office, digits):
-    limits = Limits().to_toml().replace("known_rows = 30", f"known_rows = {digits}")
-    files = {"party.toml": f'table = "bank.csv"\nmax_missing = {digits}\n', "limits.toml": limits}
-    files["settings.toml"] = f"gamma = {digits}\n"
+    files = {"party.toml": f'table = "bank.csv"\nmax_missing = {digits}\n', "settings.toml": f"gamma = {digits}\n"}
     for name, text in files.items():
         (office.path / name).write_text(text)
     given = ("summarize", "bank.csv", "--id", "person", "--out", "bank.summary")
     assert "party.toml: not a TOML file" in office.refused("check", "party.toml")
-    assert "limits.toml: is not a TOML file" in office.refused(*given, "--gamma", "1", "--limits", "limits.toml")
+    (office.path / "limits.toml").write_text(Limits().to_toml().replace("known_rows = 30", f"known_rows = {digits}"))
+    with pytest.raises(InputError, match="limits.toml: is not a TOML file"):
+        party_file.read_limits(office.path / "limits.toml")
     assert "settings.toml: not a TOML file" in office.refused(*given, "--settings", "settings.toml")
 
 

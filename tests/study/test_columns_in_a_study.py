@@ -89,7 +89,6 @@ def test_review_and_inspect_say_that_they_leave(tmp_path):
     model = DKPCA(2).fit({name: X for name, (_, X) in tables().items()}).model_
     told = fused_model.result(model, model.scores, "0" * 64, with_row_means=True)
     assert "how similar each sample is to the others on average" in " ".join(describe(told).reveals)
-    assert "on average" not in " ".join(describe(fused_model.result(model, model.scores, "0" * 64)).reveals)
     again = wire.decode(wire.encode(told))
     np.testing.assert_array_equal(again.row_means.decode(), told.row_means.decode())
     assert again.residual == told.residual

@@ -11,7 +11,7 @@ from dkpca.exchange import study
 from dkpca.exchange.member import RefusedError
 from testkit.studies import ANYTHING, Consortium
 
-from .test_a_study import MODES, in_one_process, put_new, tables
+from .test_a_study import MODES, in_one_process, tables
 
 OPEN: dict[str, Any] = {"gamma": 0.05, "n_components": 3}
 
@@ -62,13 +62,11 @@ def test_review_says_what_the_center_learns(tmp_path):
 
 
 def test_complete_is_refused_where_the_center_sees_no_rows(tmp_path):
-    with pytest.raises(InputError, match="the center sees no party's rows; use lacking='mean' or 'drop'"):
+    with pytest.raises(InputError, match="the center sees no party's rows; use lacking='drop'"):
         Consortium(tmp_path, tables(), MODES["sums"] | {"lacking": "complete"})
 
 
 PROTECTED: dict[str, dict[str, Any]] = {
-    "sums": {"protect": "sums", "kernel": "linear", "precision": "float64", "n_components": 3},
-    "sums of distances": {"protect": "sums", "gamma": 0.05, "precision": "float64", "n_components": 3},
     "blind": {"protect": "blind", "kernel": "linear", "precision": "float64", "n_components": 3},
     "blind, widths": {"protect": "blind", "law": "sum", "gamma": 0.05, "precision": "float64", "n_components": 3},
 }
@@ -84,8 +82,8 @@ def at_two():
     return {name: ([ids[row] for row in kept[name]], X[kept[name]]) for name, (ids, X) in made.items()}
 
 
-def padded_kernels(given, kernel, together):
-    """Sum or product of the parties' matrices, with the mean of phi in the place of samples that they lack."""
+def padded_kernels(given, kernel):
+    """Sum of the parties' matrices, with the mean of phi in the place of samples that they lack."""
     from sklearn.metrics.pairwise import pairwise_kernels
 
     ids = sorted(set().union(*(own for own, _ in given.values())))
@@ -96,7 +94,7 @@ def padded_kernels(given, kernel, together):
             if each in own:
                 W[row] = np.arange(len(own)) == own.index(each)
         padded.append(W @ pairwise_kernels(X, **kernel) @ W.T)
-    return ids, together(padded, axis=0)
+    return ids, np.sum(padded, axis=0)
 
 
 @pytest.mark.slow
@@ -109,16 +107,15 @@ def test_mean_under_protection_is_kernel_pca_of_the_padded_kernels(mode, tmp_pat
 
     given, settings = at_two(), PROTECTED[mode]
     kernel = {"metric": "rbf", "gamma": 0.05} if "gamma" in settings else {"metric": "linear"}
-    ids, total = padded_kernels(given, kernel, np.prod if mode == "sums of distances" else np.sum)
+    ids, total = padded_kernels(given, kernel)
     expected = KernelPCA(3, kernel="precomputed").fit_transform(total)
-    rank: dict[str, Any] = {"rank": 60} if settings["protect"] == "blind" else {}
     frames = {name: pd.DataFrame(X, index=own) for name, (own, X) in given.items()}
-    model = DKPCA(**settings, **rank, lacking="mean")
+    model = DKPCA(**settings, rank=60, lacking="mean")
     scores = dict(zip(model.fit(frames).sample_ids_, model.fit_transform(frames), strict=True))
     found = np.array([scores[each] for each in ids])
     largest = np.abs(expected).max(axis=0)
     np.testing.assert_allclose(np.abs(found) / largest, np.abs(expected) / largest, atol=1e-12)
-    consortium = Consortium(tmp_path, given, settings | rank | {"lacking": "mean"}, align="psi", samples=10)
+    consortium = Consortium(tmp_path, given, settings | {"rank": 60, "lacking": "mean"}, align="psi", samples=10)
     consortium.join(**ANYTHING).sign().finish()
     for name in consortium.names:
         own, values = consortium.embedding(name)
@@ -127,54 +124,9 @@ def test_mean_under_protection_is_kernel_pca_of_the_padded_kernels(mode, tmp_pat
         np.testing.assert_allclose(np.abs(values) / largest, np.abs(wanted) / largest, atol=1e-12)
 
 
-def test_masked_inner_products_have_no_mean_row_of_another_kernel(tmp_path):
-    with pytest.raises(InputError, match="works only with the linear kernel and distance-based kernels"):
-        Consortium(tmp_path, tables(), MODES["sums"] | {"kernel": "poly", "lacking": "mean"})
-
-
-@pytest.mark.slow
-def test_masked_distances_with_mean_rows_take_batches_and_derive_their_width(tmp_path):
-    import pandas as pd
-
-    from dkpca import DKPCA
-
-    given, new = at_two(), tables(80)
-    settings: dict[str, Any] = {"protect": "sums", "precision": "float64", "n_components": 3, "lacking": "mean"}
-    settings["gamma"] = "scale"
-    consortium = Consortium(tmp_path, given, settings, samples=10, batches=1, batch_samples=5)
-    consortium.join(**ANYTHING).sign().finish()
-    put_new(tmp_path, new)
-    consortium.finish()
-    model = DKPCA(**settings).fit({name: pd.DataFrame(X, index=ids) for name, (ids, X) in given.items()})
-    expected = model.transform({name: X[60:] for name, (_, X) in new.items()})
-    ids, scores = consortium.embedding("airline", "batch-1")
-    wanted = expected[[int(each[1:]) for each in ids]]
-    np.testing.assert_allclose(np.abs(scores), np.abs(wanted), atol=1e-9)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kernel", ["linear", "rbf"])
-def test_own_numbers_under_masked_sums_with_mean_rows_count_as_known(kernel, tmp_path):
-    fit = {"protect": "sums", "kernel": kernel, "n_components": 3, "precision": "float64"}
-    fit |= {"gamma": 0.05} if kernel == "rbf" else {}
-    reviews = {}
-    for lacking in ("drop", "mean"):
-        (tmp_path / lacking).mkdir()
-        consortium = Consortium(tmp_path / lacking, tables(), fit | {"lacking": lacking}, samples=10)
-        reviews[lacking] = consortium.join(samples=10, known_rows=7).at("airline", study.review)
-    told, careful = reviews["mean"], reviews["drop"]
-    assert max(told.columns.values()) > 0.95 > max(careful.columns.values())
-    assert "between samples that the others lack" in "\n".join(told.words())
-
-
-@pytest.mark.longer
-def test_samples_that_one_party_has_alone_end_a_study_by_sums(tmp_path):
-    given = at_two()
-    given["airline"] = ([*given["airline"][0], "alone"], np.vstack([given["airline"][1], given["airline"][1][:1]]))
-    consortium = Consortium(tmp_path, given, PROTECTED["sums"] | {"lacking": "mean"}, samples=10)
-    consortium.join(**ANYTHING).sign()
-    with pytest.raises(RefusedError, match="1 of 61 samples are at one party only"):
-        consortium.finish()
+def test_masked_sums_have_no_mean_row(tmp_path):
+    with pytest.raises(InputError, match="would show one party's numbers for each sample that the others lack"):
+        Consortium(tmp_path, tables(), MODES["sums"] | {"lacking": "mean"})
 
 
 @pytest.mark.longer

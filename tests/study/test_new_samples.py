@@ -52,7 +52,7 @@ def test_a_batch_may_come_in_another_format_than_the_table(name, writing, tmp_pa
     new = frame.assign(id=[f"n{row}" for row in range(30)])
     (tmp_path / "new").mkdir()
     writing(new, tmp_path / "new" / name)
-    found = batches_in(tmp_path / "new", own_table.load(tmp_path, "quantities"), 1)["batch-1"]
+    found = batches_in(tmp_path / "new", own_table.load(tmp_path, "quantities"), 1)[0]["batch-1"]
     assert found.ids == new["id"].to_list()
     assert np.allclose(found.X, new[["x", "y"]], rtol=1e-14)
     (tmp_path / "new/1.txt").write_text("id,x,y\n")

@@ -1,25 +1,12 @@
 """How far the components probably are from the true ones, from what the center holds anyway. No proof.
 
-Four things limit an answer, and each is estimated in its own way:
-
-truncation
-    The eigenvectors that a party left out resemble the last ones that it sent, with smaller eigenvalues: from the
-    largest of them, which the party states, they fall so that they add up to the trace that is missing. The center
-    takes such a part away from the factors, and sees how far the components turn, and how the gap behind them
-    changes. Products of what several parties left out are nearly diagonal, and the diagonal is known.
-a rank that is used up
-    The largest eigenvalue left out is an eigenvalue near those of the components. A component below it is lost.
-rounding
-    The center rounds the factors once more, at random, and sees how far the components turn.
-landmarks
-    Rows of the fused matrix times the components show what landmarks at the center have missed.
-
-`experiments.adversary.estimates` calibrates and checks them.
+Four things limit an answer, and each is estimated in its own way (docs/certificate.md): truncation, a rank that is
+used up, rounding, and landmarks. `experiments.adversary.estimates` calibrates and checks them.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -90,22 +77,14 @@ class Change:
     among: Matrix  # (q, q): U'EU, zero where it is not known
 
     def __add__(self, other: "Change") -> "Change":
-        return Change(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Change)))
+        return Change(self.own + other.own, self.near + other.near, self.far + other.far, self.among + other.among)
 
 
 def change(rows: Matrix, spectrum: Spectrum, weights: Vector, *, all_rows: bool = False) -> Change:
-    """Coefficients of E V.
+    """Coefficients of E V, or of E [V, U], from rows of it, but for a constant row and what was taken out.
 
-    Parameters
-    ----------
-    rows : array of shape (s, D) or (s, D + q)
-        Rows of E V, but for a constant row and what was taken out; and of E U, where they are known.
-    spectrum : Spectrum
-        At the same samples.
-    weights : array of shape (s,)
-        How many rows each stands for: 1 / (s times the probability with which it was drawn).
-    all_rows : bool
-        Whether these are all rows of E V: then nothing has to be allowed for what was not drawn.
+    Weights say how many rows each stands for: 1 / (s times the probability with which it was drawn). With all rows,
+    nothing has to be allowed for what was not drawn.
     """
     size = float(spectrum.values[0])
     D, q = len(spectrum.values), len(spectrum.near_values)
@@ -197,105 +176,82 @@ def component_errors(
     factors = parts_of(errors, law)  # and what else the law needs of each sample, which is not cut
     at_few = [rows_of(A, sent_to(few, reference_of(A))) for A in factors]
     lengths = [to_numpy(column_squares(e.factor)).astype(float) for e in errors]
-    uncut = [np.ones(A.shape[1]) for A in factors]
-    cut = [*map(without_last, kept_shares(errors, lengths)), *uncut[len(errors) :]]
-
-    # Rows of L V, of what the cut leaves of them, and of L V with the rows rounded once more.
-    compared = factors if law.needs_diagonals or n <= MOST_PASSED else [as_sent(A) for A in factors]
-    magnified = MAGNIFIED if all(not isinstance(A, Tall) or A.sent.precision == "float32" for A in factors) else 1.0
-    some = few[:: max(1, len(few) // ROUNDED)]
-    again = [rounded_again(rows_of(A, sent_to(some, reference_of(A))), A, random_state, magnified) for A in factors]
-    cuts = [uncut] if all_rows else [uncut, cut]
-    # Differences of these need no more than a sample of the columns, and the same one for both.
-    drawn: Positions | None = None
-    if n > SAMPLED and not all_rows:
-        drawn = np.sort(np.random.default_rng([random_state, 1]).choice(n, SAMPLED, replace=False))
-    share = 1.0 if drawn is None else n / SAMPLED
-    # What lies behind the components is looked at too: it gains by what was left out, as they do, and gaps close.
-    both = [V] if pairs.nearby is None else [V, pairs.nearby.vectors]
-    both = both if drawn is None else [pick(part, sent_to(drawn, part)) for part in both]
-    D, width = V.shape[1], sum(part.shape[1] for part in both)
-    VU = kept(together(both, lambda start, *own: namespace(*own).concat(list(own), axis=1), width), place_of(V))
-    looked_at, positions = some if all_rows else few, np.arange(n) if all_rows else few
-    size, rounding = max(float(pairs.values[0]), LEAST_SIZE), np.zeros(D)
-    if not all_rows or any(isinstance(A, Tall) for A in factors):  # else nothing was rounded for the wire
-        seen, *rest = rows_times(law, compared, cuts, looked_at, VU, some, again, device, drawn)
-        with quiet():
-            moved = (seen[np.isin(looked_at, some)] - rest[-1])[:, :D] * (share / (magnified * size))
-            rounding = np.sum(moved**2, axis=0) * (n / len(some))
+    cut = [*map(column_scales, errors, lengths), *(np.ones(A.shape[1]) for A in factors[len(errors) :])]
+    positions = np.arange(n) if all_rows else few
     spectrum = spectrum_at(pairs.values, V, pairs.nearby, positions, Q)
-    whole: Matrix | None = None
-    if all_rows:  # products with the whole matrix
-        image = np.hstack([spectrum.components * spectrum.values, spectrum.near * spectrum.near_values])
-        if not exact:
-            image = to_numpy(FusedGram(law, factors) @ VU).astype(float)
-            whole = image[:, :D]
-        shown = [scaled(A, like(s, reference_of(A))) for A, s in zip(factors, cut, strict=True)]
-        lost = image - to_numpy(FusedGram(law, shown) @ VU).astype(float)
-    else:
-        lost = share * (seen - rest[0])
-        if not exact:
-            place = away_from(device, V)
-            there = FusedGram(law, compared, place)
-            rows = there.against(sent_to(few, there.reference))
-            whole = seen[:, :D] if drawn is None else to_numpy(cross(rows, V, place)).astype(float)
-
+    known = np.hstack([spectrum.components * spectrum.values, spectrum.near * spectrum.near_values])
+    image, lost, rounding = _images(
+        law, factors, cut, pairs, few, known if exact else None, all_rows=all_rows, seed=random_state, device=device
+    )
     shares, level = entering(law, at_few, len(errors)), 0.0
     if not law.linear:  # no cut of the factors shows it; a multiple of I would turn nothing
         beyond, level = on_the_diagonal(law, errors, lengths, shares, positions)
         lost += (beyond - beyond.mean())[:, None] * np.hstack([spectrum.components, spectrum.near])
-    limits = Limitations.of(
-        errors, lengths, shares, level, at_few, spectrum, spectrum_at(pairs.values, V, None, few), n
-    )
-    return from_images(whole, lost, spectrum, n, replace(limits, everywhere=rounding + limits.everywhere), all_rows)
 
-
-@dataclass(frozen=True)
-class Limitations:
-    """What limits the answer beside what can be seen by a cut of the factors."""
-
-    everywhere: Vector  # (D,): squared length of N v over lambda_1, for what hits every direction alike, as rounding
-    added: tuple[Added, ...]  # directions that a party sent nothing of
-
-    @classmethod
-    def of(
-        cls,
-        errors: Sequence[PartyError],
-        lengths: Sequence[Vector],
-        shares: Sequence[float],
-        level: float,
-        rows: Sequence[Array],
-        spectrum: Spectrum,
-        at_rows: Spectrum,
-        n_samples: int,
-    ) -> "Limitations":
-        """Read them off what the parties state, with some rows of their factors and of the components."""
-        added = left_out(
-            errors, lengths, shares, level, spectrum, lambda j: outside(rows[j], at_rows.components, n_samples)
-        )
-        size = max(float(spectrum.values[0]), LEAST_SIZE)
-        sizes = everywhere(errors, lengths, [share / size for share in shares], n_samples)
-        return cls(np.full(len(spectrum.values), sizes), tuple(added))
-
-
-def from_images(
-    whole: Matrix | None, lost: Matrix, spectrum: Spectrum, n_samples: int, limits: Limitations, all_rows: bool
-) -> tuple[float, ...]:
-    """Estimate from rows of the fused matrix times the components, and from what a cut of the factors takes off them.
-
-    `whole` is None if the components are exact for the fused matrix.
-    """
+    # What limits the answer beside that: directions that a party sent nothing of, and what hits all of them alike.
+    at_rows, size = spectrum_at(pairs.values, V, None, few).components, max(float(pairs.values[0]), LEAST_SIZE)
+    added = left_out(errors, lengths, shares, level, spectrum, at_few, at_rows)
+    rounding = rounding + everywhere(errors, lengths, [each / size for each in shares], n)
     # E V = L V - L_cut V for what was left out, and L V - V Lambda for what landmarks at the center missed.
-    weights = np.full(len(lost), n_samples / len(lost))
-    used_up = any(each.along.any() for each in limits.added)  # then these directions tell more than the cut
+    weights = np.full(len(lost), n / len(lost))
+    used_up = any(each.along.any() for each in added)  # then these directions tell more than the cut
     moved = change(0.0 * lost if used_up else lost, spectrum, weights, all_rows=all_rows)
-    if whole is not None:
-        own = spectrum.components * spectrum.values[None, :]
-        moved = moved + change(whole - own, spectrum, weights, all_rows=all_rows)
-    safety = LOST_SAFETY if used_up else SAFETY
-    total = safety * turned(moved, spectrum, limits.added)
-    total = total + ROUNDED_SAFETY * isotropic(limits.everywhere, spectrum, n_samples)
+    if not exact:
+        D = len(spectrum.values)
+        moved = moved + change(image[:, :D] - known[:, :D], spectrum, weights, all_rows=all_rows)
+    total = (LOST_SAFETY if used_up else SAFETY) * turned(moved, spectrum, added)
+    total = total + ROUNDED_SAFETY * isotropic(rounding, spectrum, n)
     return tuple(np.minimum(total, 1.0).tolist())
+
+
+def _images(
+    law: Law,
+    factors: Sequence[Factor],
+    cut: Sequence[Vector],
+    pairs: Eigenpairs,
+    few: Positions,
+    known: Matrix | None,
+    *,
+    all_rows: bool,
+    seed: int,
+    device: str | None,
+) -> tuple[Matrix, Matrix, Vector]:
+    """Rows of L [V, U], or of L V; what a cut takes off L [V, U]; and the squared length of what rounding adds."""
+    V, n, D = pairs.vectors, pairs.vectors.shape[0], pairs.vectors.shape[1]
+    # Differences need no more than a sample of the columns of L, and the same one for both.
+    drawn: Positions | None = None
+    if n > SAMPLED and not all_rows:
+        drawn = np.sort(np.random.default_rng([seed, 1]).choice(n, SAMPLED, replace=False))
+    share = 1.0 if drawn is None else n / SAMPLED
+    # What lies behind the components is looked at too: it gains by what was left out, as they do, and gaps close.
+    both = [V] if pairs.nearby is None else [V, pairs.nearby.vectors]
+    both = both if drawn is None else [pick(part, sent_to(drawn, part)) for part in both]
+    width = sum(part.shape[1] for part in both)
+    VU = kept(together(both, lambda start, *own: namespace(*own).concat(list(own), axis=1), width), place_of(V))
+    # Rows of L V, of what the cut leaves of them, and of L V with the rows rounded once more.
+    compared = factors if law.needs_diagonals or n <= MOST_PASSED else [as_sent(A) for A in factors]
+    some, rounding = few[:: max(1, len(few) // ROUNDED)], np.zeros(D)
+    if not all_rows or any(isinstance(A, Tall) for A in factors):  # else nothing was rounded for the wire
+        far = all(not isinstance(A, Tall) or A.sent.precision == "float32" for A in factors)
+        magnified = MAGNIFIED if far else 1.0
+        again = [rounded_again(rows_of(A, sent_to(some, reference_of(A))), A, seed, magnified) for A in factors]
+        looked_at, uncut = some if all_rows else few, [np.ones(A.shape[1]) for A in factors]
+        cuts = [uncut] if all_rows else [uncut, cut]
+        seen, *rest = rows_times(law, compared, cuts, looked_at, VU, again, device, drawn)
+        with quiet():
+            scale = share / (magnified * max(float(pairs.values[0]), LEAST_SIZE))
+            moved = (seen[np.isin(looked_at, some)] - rest[-1])[:, :D] * scale
+            rounding = np.sum(moved**2, axis=0) * (n / len(some))
+    if all_rows:  # products with the whole matrix
+        image = to_numpy(FusedGram(law, factors) @ VU).astype(float) if known is None else known
+        shown = [scaled(A, like(s, reference_of(A))) for A, s in zip(factors, cut, strict=True)]
+        return image, image - to_numpy(FusedGram(law, shown) @ VU).astype(float), rounding
+    image = seen
+    if drawn is not None and known is None:
+        place = away_from(device, V)
+        there = FusedGram(law, compared, place)
+        image = to_numpy(cross(there.against(sent_to(few, there.reference)), V, place)).astype(float)
+    return image, share * (seen - rest[0]), rounding
 
 
 def rows_times(
@@ -304,15 +260,14 @@ def rows_times(
     cuts: Sequence[Sequence[Vector]],
     positions: Positions,
     V: Array,
-    others: Positions | None = None,
-    again: Sequence[Array] = (),
-    device: str | None = None,
-    drawn: Positions | None = None,
+    again: Sequence[Array],
+    device: str | None,
+    drawn: Positions | None,
 ) -> list[Matrix]:
     """Some rows of the fused matrix times V, in one pass over all rows of the factors, or over the drawn ones.
 
     Once for each of `cuts`, which says what the columns of the factors are multiplied by; and, last, for the first of
-    them with the rows `again` of the factors instead of those at the `others` of the positions.
+    them with the rows `again` of the factors.
     """
     place = away_from(device, V)
     there = FusedGram(law, factors, place)
@@ -325,17 +280,14 @@ def rows_times(
     # Columns of the fused matrix at the positions, once per cut, side by side: their transpose times V in one pass.
     rows = [rows_of(A, sent_to(positions, there.reference)) for A in there.parts]
     right = [list(map(transposed, each)) for each in merged(rows)]
-    if others is not None:
-        moved = [xp.astype(sent_to(A, there.reference), there.reference.dtype) for A in again]
-        right.append(list(map(transposed, merged(moved)[0])))
+    moved = [xp.astype(sent_to(A, there.reference), there.reference.dtype) for A in again]
+    right.append(list(map(transposed, merged(moved)[0])))
     if drawn is not None:
         there = there.among(sent_to(drawn, there.reference))
 
     def make(start: int, *rows: Array) -> Array:
         left = merged(rows)
-        left = left if others is None else [*left, left[0]]
-        both = zip(left, right, strict=True)
-        return xp.concat([law.crossed(each, by) for each, by in both], axis=1)
+        return xp.concat([law.crossed(each, by) for each, by in zip([*left, left[0]], right, strict=True)], axis=1)
 
     table = together(there.parts, make, sum(each[0].shape[1] for each in right))
     found = to_numpy(cross(table, V, place)).astype(float)
@@ -358,25 +310,19 @@ def spectrum_at(
     return Spectrum(to_numpy(values).astype(float), here, to_numpy(nearby.values).astype(float), near, taken)
 
 
-def kept_shares(errors: Sequence[PartyError], lengths: Sequence[Vector]) -> list[Vector]:
-    """Share of each column that stays, by party, when a part such as the one left out is taken away.
+def column_scales(error: PartyError, lengths: Vector) -> Vector:
+    """What columns of these squared lengths are multiplied by to take away a part such as the one left out.
 
-    `lengths` are the squared lengths of the factors' columns.
+    Without zeros at the end.
     """
-    return [_kept(e, own) for e, own in zip(errors, lengths, strict=True)]
-
-
-def _kept(error: PartyError, lengths: Vector) -> Vector:
-    """Of the last columns so much is taken as the eigenvalues behind them have, taken to fall geometrically."""
     # Column i of the last quarter keeps 1 - mu_i / lambda_i, for the eigenvalues mu that were probably left out.
-    rank = len(lengths)
-    taken = max(1, math.ceil(TAKEN * rank))
+    taken = max(1, math.ceil(TAKEN * len(lengths)))
+    behind = lengths[len(lengths) - taken :]
     tail = tail_values(error, float(lengths.sum()), taken)
-    shares = np.zeros(rank)
-    behind = lengths[rank - taken :]
-    shares[rank - taken :] = np.divide(tail, behind, out=np.zeros(taken), where=behind > 0)
-    kept: Vector = 1.0 - np.minimum(shares, 1.0)
-    return kept
+    kept = np.ones(len(lengths))
+    kept[len(lengths) - taken :] -= np.minimum(np.divide(tail, behind, out=np.zeros(taken), where=behind > 0), 1.0)
+    scales: Vector = np.sqrt(kept[: max(1, int(np.max(np.nonzero(kept)[0], initial=-1)) + 1)])
+    return scales
 
 
 def tail_values(error: PartyError, sent: float, count: int) -> Vector:
@@ -439,9 +385,10 @@ def left_out(
     shares: Sequence[float],
     level: float,
     spectrum: Spectrum,
-    outside: Callable[[int], Matrix],
+    rows: Sequence[Array],
+    components: Matrix,
 ) -> list[Added]:
-    """Directions that a party sent nothing of, by their eigenvalues in the true matrix.
+    """Directions that a party sent nothing of, from some rows of its factor and of the components.
 
     Where the fused matrix has eigenvalues behind the components that are larger, the cut says how these directions
     turn them. Else they are what is near: they lie along what the components have outside of the party's factor.
@@ -462,7 +409,7 @@ def left_out(
         ]
     for j, tail in enumerate(tails):
         if tail[0] > 0.0:
-            values, Y = np.linalg.eigh(outside(j))
+            values, Y = np.linalg.eigh(outside(rows[j], components, errors[j].factor.shape[0]))
             along = (Y * np.sqrt(ALONG * np.clip(values, 0.0, 1.0))[None, :]).T[::-1]
             found += [Added(value, x) for value, x in zip(tail.tolist(), along, strict=True)]
     return found
@@ -506,13 +453,6 @@ def everywhere(
         most = solver_error(n_samples, error.trace, error.received) if isinstance(error.factor, Tall) else math.inf
         total += ARITHMETIC * min(share * min(error.rounding, most), LARGEST) ** 2
     return total
-
-
-def without_last(kept: Vector) -> Vector:
-    """What columns are multiplied by for these shares, without those that vanish at the end."""
-    width = max(1, int(np.max(np.nonzero(kept)[0], initial=-1)) + 1)
-    roots: Vector = np.sqrt(kept[:width])
-    return roots
 
 
 def isotropic(sizes: Vector, spectrum: Spectrum, n_samples: int) -> Vector:

@@ -1,13 +1,8 @@
-"""What the center can prove about its answer without seeing data.
+"""What the center can prove about its answer without seeing data; docs/certificate.md has the proofs.
 
-Write K for the true global Gram matrix and L for the fused one that the center holds. Each party says how far
-the factor it sent is from its own matrix: below by at most `left_out_norm`, to either side by its rounding.
-From this follow two numbers with
-
-    -below * I  <=  K - L  <=  above * I        (in the order of symmetric matrices)
-
-and, with the trace of K and the matrix G below known, everything else here. Centering changes none of it. The proofs
-are in docs/certificate.md.
+Write K for the true global Gram matrix and L for the fused one that the center holds. Each party says how far the
+factor it sent is from its own matrix. From this follow two numbers with -below * I <= K - L <= above * I (order
+of symmetric matrices) and, with the trace of K and the matrix G below, everything else. Centering changes nothing.
 """
 
 import math
@@ -18,19 +13,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dkpca.certificate.statements import Certificate
-from dkpca.kernels.grams import column_products
 from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import (
     Array,
     dtype_name,
-    free_memory,
     growth,
-    itemsize,
     like,
     namespace,
-    on_gpu,
     quiet,
-    set_diagonal,
     solver_error,
     to_numpy,
     unit,
@@ -45,12 +35,9 @@ from dkpca.messages import Summary
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
 SPLITS = np.geomspace(0.02, 0.9, 6)  # shares of the distance between components and the rest that are tried
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
-MOST_SAMPLES = 1000  # of a matrix that is built to know its largest eigenvalue ...
-MOST_SENT = 0.75  # ... where every party sent at least this share of its eigenvectors
 MOST_PASSED = 20_000  # samples for which G itself is multiplied; beyond, landmarks stand in for the part taken away
 LANDMARKS = 1000
 SHARE = 4  # of a center's own landmarks, one in so many stands in too: half a point less, for a third of the time
-COPIES = 4  # of each factor: as it is, its directions, and what both of them are made from
 LEAST_SIZE = 1e-30  # of the unit, as a share of the largest eigenvalue: far below any rounding
 SQUARED = 1e-9  # share of the smallest eigenvalue of B'B that its rounding may be, for its vectors to be those of B
 TURNED = 1e-3  # share by which the bound is widened, so that directions turned by rounding may be used
@@ -142,7 +129,6 @@ class Covered(Gram):
         self.factors = law.merge([whole(A) for A in parts_of(errors, law)])
         self.changes = law.merge_changes(parts_of([replace(e, factor=e.directions(size)) for e in errors], law))
         self.n, self.reference = self.factors[0].shape[0], reference_of(self.factors[0])
-        self.least_rank = min(e.factor.shape[1] for e in errors)
 
     def evaluation_error(self) -> float:
         return self.roundings() * unit(self.reference) * self.trace()
@@ -183,17 +169,7 @@ class Covered(Gram):
 
     @property
     def factor(self) -> Array | None:
-        if self.law.linear:
-            return self.changes[0]
-        if not self.law.keeps_factors:
-            return None
-        factors, parts = self.factors, []
-        for j, change in enumerate(self.changes):
-            part = column_products([*factors[:j], change, *factors[j + 1 :]])
-            if part is None:
-                return None
-            parts.append(part)
-        return namespace(self.reference).concat(parts, axis=1)
+        return self.changes[0] if self.law.linear else None
 
     def __matmul__(self, block: Array) -> Array:
         factor = self.factor
@@ -232,7 +208,7 @@ def ceiling(
     landmarks = None  # how many stand in for the part taken away; None if that part itself is multiplied
     if not law.linear and (anchors is not None or n > MOST_PASSED):
         landmarks = LANDMARKS if anchors is None else max(1, int(anchors.shape[0]) // SHARE)
-    if landmarks is not None and not _affordable(landmarks, [e.factor for e in errors], received[0]):
+    if landmarks is not None and n * landmarks > MOST_NUMBERS:
         return None
     weights = law.error_weights(received, true)
     size = sum(e.left_out * _largest(w) for e, w in zip(errors, weights, strict=True))
@@ -258,20 +234,12 @@ def ceiling(
         covering, beside, slack = _applied(covered, V, landmarks, max(e.factor.shape[1] for e in errors))
         room = room + beside
         images = _projected(room[:, None] * V - covering, centered, Q)
-    norm = _norm(room, covered, slack, centered=centered, Q=Q)
+    norm = _largest(room)
     if not (math.isfinite(norm) and bool(xp.all(xp.isfinite(images)))):
         return None
     within, squares = to_numpy(cross(V, images)).astype(float), to_numpy(cross(images, images)).astype(float)
     within, squares = (within + within.T) / 2, (squares + squares.T) / 2
     return Ceiling(size, norm, within, squares, squares - within @ within, slack)
-
-
-def _affordable(landmarks: int, factors: Sequence[Factor], reference: Array) -> bool:
-    """Whether landmarks for all samples take no more time than the rest, or on a GPU no more memory than is free."""
-    n, width = factors[0].shape[0], sum(A.shape[1] for A in factors)
-    if not on_gpu(reference):
-        return n * landmarks <= MOST_NUMBERS
-    return n * (landmarks + COPIES * width) * itemsize(reference) <= free_memory(reference)
 
 
 def _applied(covered: Covered, V: Array, landmarks: int | None, rank: int) -> tuple[Array, float, float]:
@@ -281,18 +249,6 @@ def _applied(covered: Covered, V: Array, landmarks: int | None, rank: int) -> tu
     F, beside = part_below(covered, landmarks)
     sums = growth(covered.n) + growth(F.shape[1])
     return times(F, cross(F, V)), beside, sums * unit(V) * float(namespace(F).sum(F * F))
-
-
-def _norm(room: Array, covered: Covered, slack: float, *, centered: bool, Q: Array | None) -> float:
-    """Bound on the largest eigenvalue of G; computed where it can be far less than that of its diagonal part."""
-    trivial = _largest(room)
-    if covered.n > MOST_SAMPLES or covered.least_rank < MOST_SENT * covered.n:
-        return trivial
-    G = -covered.dense()
-    G = set_diagonal(G, room + namespace(G).linalg.diagonal(G))
-    G = _projected(_projected(G, centered, Q).T, centered, Q)
-    found = float(namespace(G).max(namespace(G).linalg.eigvalsh(G)))
-    return min(trivial, found + covered.n * slack)
 
 
 def _projected(block: Array, centered: bool, Q: Array | None) -> Array:
@@ -350,13 +306,10 @@ def certify(
     tighter = _eigenvalues_at_most(found, pairs, G)
     at_most = np.minimum(at_most + above, tighter.min(axis=0) + below)
     best = min(best, float(tighter.sum(axis=1).min()) + D * below)
-    # Squared sines of single components, and of the first d together, by Davis and Kahan.
+    # Squared sines of single components, and of all together, by Davis and Kahan.
     reach, following = _reach(pairs, widths, G), np.append(found[1:], pairs.next_value)
     components = _component_errors(found, pairs.next_value, widths, reach)
-    leading = [_leading_error(found[:d], float(following[d - 1]), widths, reach[:d], T) for d in range(1, D + 1)]
     gaps = found - following - (above + below)
-    # v'(K - L)v <= v'G v + rounding for each component v.
-    losses = np.minimum(above, G.size * (np.clip(np.diagonal(G.within), 0.0, None) + G.slack) + below)
     return Certificate(
         n_samples=T,
         n_components=D,
@@ -371,13 +324,10 @@ def certify(
         theorem_1=theorem_1_bound(
             widths.tails, gap=float(gaps[-1]), dimension=T - D if law.scores_add else T, own_error=widths.solver
         ),
-        subspace_error_at_most=leading[-1],
+        subspace_error_at_most=_subspace_error(float(found[-1]) - pairs.next_value, widths, components, T),
         component_errors_at_most=tuple(components.tolist()),
-        leading_errors_at_most=tuple(leading),
         captured_at_least=max(0.0, float(found.sum()) - D * below),
         captured_best_at_most=best,
-        component_losses_at_most=tuple(losses.tolist()),
-        solver_error_at_most=widths.solver,
         eigenvalues=tuple(found.tolist()),
         next_eigenvalue=float(pairs.next_value),
         probe=pairs.probe,
@@ -472,30 +422,20 @@ def _component_errors(found: Vector, following: float, widths: Widths, reach: Ve
     return np.minimum(sines, 1.0) ** 2
 
 
-def _leading_error(found: Vector, following: float, widths: Widths, reach: Vector, T: int) -> float:
-    """Bound the subspace error of the first d components: all angles at once, or one component after the other."""
-    d, gap = len(found), float(found[-1]) - following
-    at_once = _subspace_error_bound(gap, widths.above + widths.below, widths.positive + widths.nuclear, T, d)
-    one_by_one = float(_component_errors(found, following, widths, reach).sum())
-    bound = min(at_once, one_by_one)
-    return bound if bound < min(d, T - d) or bound == 0.0 else math.inf
-
-
-def _subspace_error_bound(gap: float, width: float, trace: float, n_samples: int, n_components: int) -> float:
-    """Bound D - |V' V_hat|_F^2 by Davis and Kahan's sin 2 theta and sin theta theorems.
+def _subspace_error(gap: float, widths: Widths, components: Vector, n_samples: int) -> float:
+    """Bound D - |V' V_hat|_F^2: all angles at once by Davis and Kahan, or the sum over components, if that is less.
 
     Subtracting the middle of the interval that holds K - L moves no eigenvector and halves its norm, so
     sin(2 theta) <= width / gap for the largest angle. The off-diagonal block of a positive matrix of norm b and
     trace t has Frobenius norm at most sqrt(b t) / 2, which bounds all angles together.
     """
-    angles = min(n_components, n_samples - n_components)
-    if angles == 0:
-        return 0.0
-    if not width < gap:
-        return math.inf
-    by_largest = angles * math.sin(0.5 * math.asin(width / gap)) ** 2
-    # Ratios first: squares may over- or underflow.
-    return min(by_largest, 0.25 * (width / (gap - width)) * (trace / (gap - width)))
+    angles = min(len(components), n_samples - len(components))
+    width, trace = widths.above + widths.below, widths.positive + widths.nuclear
+    bound = float(components.sum())
+    if width < gap:  # ratios first: squares may over- or underflow
+        by_trace = 0.25 * (width / (gap - width)) * (trace / (gap - width))
+        bound = min(bound, angles * math.sin(0.5 * math.asin(width / gap)) ** 2, by_trace)
+    return bound if bound < angles else math.inf if angles else 0.0
 
 
 def theorem_1_bound(left_out_norms: Sequence[float], *, gap: float, dimension: int, own_error: float = 0.0) -> float:

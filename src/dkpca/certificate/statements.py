@@ -6,25 +6,28 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dkpca.linalg.eigenpairs import Probe
-from dkpca.wording import counted, good_digits, in_percent, ranges
+from dkpca.wording import counted, good_digits, in_percent
 
 PREDICTED = 0.5  # held-out R^2; below it, completed rows are unreliable
 GREEN_SHARE, GREEN_ERROR = 0.99, 0.01  # estimated: the answer can be used
 RED_SHARE, RED_ERROR = 0.9, 0.5  # estimated: the answer cannot be used
-WEAK_SHARE = 0.97  # proved
-NO_VARIANCE = 1e-6, 1e-13  # proved, and found: of the first eigenvalue
 SPECTRUM = ("eigenvalues_at_least", "eigenvalues_at_most", "gaps_at_least")
 # Properties that `to_dict` adds to the fields.
 DERIVED = (
-    *("kernel_norm_bound", "gap_at_least", "certain_components", "captured_share_at_least", "optimality_at_least"),
+    *("kernel_norm_bound", "gap_at_least", "captured_share_at_least", "optimality_at_least"),
     *("subspace_error_estimate", "optimality_estimate", "color"),
 )
+SEARCHED = (
+    "Upper bounds on eigenvalues, the share of the best variance, the subspace bound and Theorem 1 rest on a random "
+    "search at the center that found no missed eigenvector."
+)
+BETTER = "For a better answer, use a higher rank, fewer components, more landmarks, or higher precision."
 FARTHER = 2.0  # factor on the loss for directions beyond the first one after the components
 
 
 @dataclass(frozen=True)
 class Audit:
-    """Bounds and estimates from some true rows of the kernel matrix.
+    """A bound and an estimate from some true rows of the kernel matrix.
 
     Examples
     --------
@@ -38,30 +41,21 @@ class Audit:
 
     n_rows: int  # drawn
     seed: int  # of the draws; published after the summaries had arrived
-    confidence: float  # probability with which each bound holds, over the draws
+    confidence: float  # probability with which the bound holds, over the draws
     kernel_error_at_most: float  # bound on the Frobenius norm of K - L, at this confidence
-    subspace_error_at_most: float  # bound on D - |V' V_hat|_F^2, at this confidence; inf if nothing can be proved
     component_error_estimates: tuple[float, ...]  # squared sine of each angle to the true leading subspace, estimated
-    subspace_error_trivial: int  # largest possible
 
     @property
     def subspace_error_estimate(self) -> float:
         """Estimate of D - |V' V_hat|_F^2; 2.5 times this covers the truth in most draws. No proof."""
-        return min(sum(self.component_error_estimates), float(self.subspace_error_trivial))
+        return sum(self.component_error_estimates)
 
-    def statements(self) -> list[str]:
-        """Return the findings in plain words."""
-        proved = (
-            [f"a subspace error of at most {self.subspace_error_at_most:.3g}"]
-            if self.subspace_error_at_most < self.subspace_error_trivial
-            else []
+    def statement(self) -> str:
+        """Return what is proved, in plain words."""
+        return (
+            f"An audit of {self.n_rows} true rows (seed {self.seed}) proves, at {self.confidence:.0%} confidence, a "
+            f"kernel error of at most {self.kernel_error_at_most:.3g} in the Frobenius norm."
         )
-        bounds = [f"a kernel error of at most {self.kernel_error_at_most:.3g} in the Frobenius norm", *proved]
-        return [
-            f"An audit of {self.n_rows} true rows (seed {self.seed}) proves, each at {self.confidence:.0%} "
-            f"confidence, {' and '.join(bounds)}.",
-            f"The audit estimates the subspace error, without proof, as {self.subspace_error_estimate:.2g}.",
-        ]
 
 
 @dataclass(frozen=True)
@@ -94,55 +88,7 @@ class Certificate:
     """Bounds on the difference between this answer and kernel PCA of the joined table.
 
     They hold if every party computed and reported as this library does; they do not detect a party that lies.
-    K is the true kernel matrix, L the fused one.
-
-    Attributes
-    ----------
-    n_samples, n_components, n_parties : int
-        Size of the fit.
-    kernel_error_above : float
-        The largest eigenvalue of K - L is at most this.
-    kernel_error_below : float
-        The smallest eigenvalue of K - L is at least minus this.
-    trace_gap : float
-        Trace of K - L, uncentered: exact up to rounding for the sum law, and for kernels with ones on the diagonal;
-        otherwise an upper bound.
-    total_variance_at_most : float
-        Bound on the trace of the (centered) true matrix.
-    eigenvalues_at_least, eigenvalues_at_most : tuple of float
-        Bounds on each true eigenvalue.
-    gaps_at_least : tuple of float
-        Lower bounds on the true lambda_d - lambda_{d+1}, d = 1 to D; zero or less: nothing is known.
-    theorem_1 : float
-        Bound on |sin Theta|_F by Theorem 1 of the paper; inf if the gap is too small.
-    subspace_error_at_most : float
-        Bound on D - |V' V_hat|_F^2; inf if it is not below the largest possible value.
-    component_errors_at_most : tuple of float
-        Per component found: squared sine of the angle to the true leading D-dimensional subspace; at most 1.
-    leading_errors_at_most : tuple of float
-        For d = 1 to D: the subspace error of the first d components; inf if nothing is known.
-    captured_at_least : float
-        Variance of the true kernel that the components found capture.
-    captured_best_at_most : float
-        Variance that any D components can capture.
-    component_losses_at_most : tuple of float
-        Per component v: bound on v'(K - L)v, the variance missing in its direction.
-    solver_error_at_most : float
-        Norm of the part of L that the center's own solver left out.
-    eigenvalues : tuple of float
-        Eigenvalues of the fused matrix that belong to the components.
-    next_eigenvalue : float
-        The next eigenvalue of the fused matrix.
-    component_error_estimates : tuple of float
-        Per component, the estimated squared sine; no proof.
-    audit : Audit, optional
-        Results of an audit; None if there was none.
-    probe : Probe, optional
-        Random search on which the upper bounds rest, if the center's solver has no proof of its own.
-    meaning : str
-        Which kernel K is: that of the joined table, or the product or sum of the parties' kernels.
-    completed : Completed, optional
-        Rows that parties lack; K then has the rows used in their place. None if no party lacks any.
+    K is the true kernel matrix, L the fused one. A number that ends in `_at_least` or `_at_most` is proved.
 
     Examples
     --------
@@ -157,28 +103,27 @@ class Certificate:
     n_samples: int
     n_components: int
     n_parties: int
-    kernel_error_above: float
-    kernel_error_below: float
-    trace_gap: float
-    total_variance_at_most: float
-    eigenvalues_at_least: tuple[float, ...]
+    kernel_error_above: float  # the largest eigenvalue of K - L is at most this
+    kernel_error_below: float  # the smallest eigenvalue of K - L is at least minus this
+    trace_gap: float  # of K - L, uncentered: exact, but for kernels whose diagonal is not known; there a bound above
+    total_variance_at_most: float  # trace of K, centered as the model is
+    eigenvalues_at_least: tuple[float, ...]  # of K
     eigenvalues_at_most: tuple[float, ...]
-    gaps_at_least: tuple[float, ...]
-    theorem_1: float
-    subspace_error_at_most: float
-    component_errors_at_most: tuple[float, ...]
-    leading_errors_at_most: tuple[float, ...]
-    captured_at_least: float
-    captured_best_at_most: float
-    component_losses_at_most: tuple[float, ...]
-    solver_error_at_most: float
-    eigenvalues: tuple[float, ...]
-    next_eigenvalue: float
-    component_error_estimates: tuple[float, ...] = ()
+    gaps_at_least: tuple[float, ...]  # lambda_d - lambda_{d+1} of K for d = 1 to D; zero or less: nothing is known
+    theorem_1: float  # bound on |sin Theta|_F by Theorem 1 of the paper; inf if the gap is too small
+    subspace_error_at_most: float  # D - |V' V_hat|_F^2; inf if it is not below the largest possible value
+    component_errors_at_most: tuple[float, ...]  # squared sine of each angle to the true D-dimensional subspace
+    captured_at_least: float  # variance of K that the components capture
+    captured_best_at_most: float  # variance of K that any D components can capture
+    eigenvalues: tuple[float, ...]  # of L, of the components
+    next_eigenvalue: float  # of L
+    component_error_estimates: tuple[float, ...] = ()  # estimated squared sine of each angle; no proof
     audit: Audit | None = None
-    probe: Probe | None = None
-    meaning: str = ""
-    completed: Completed | None = None
+    probe: Probe | None = (
+        None  # the search on which upper bounds rest, if the center's solver has no proof of its own
+    )
+    meaning: str = ""  # which kernel K is: that of the joined table, or the product or sum of the parties' kernels
+    completed: Completed | None = None  # rows that parties lack; K then has the rows used in their place
 
     @property
     def kernel_norm_bound(self) -> float:
@@ -187,8 +132,8 @@ class Certificate:
 
     def bounds(self) -> dict[str, float]:
         """Return all single numbers but those that are infinite if nothing is known, and sums over the spectrum."""
-        counted = {name: sum(getattr(self, name)) for name in SPECTRUM}
-        return counted | {
+        sums = {name: sum(getattr(self, name)) for name in SPECTRUM}
+        return sums | {
             name: value
             for name, value in vars(self).items()
             if isinstance(value, float) and name not in ("theorem_1", "subspace_error_at_most")
@@ -200,19 +145,20 @@ class Certificate:
         return min(self.n_components, self.n_samples - self.n_components)
 
     @property
+    def component_estimates(self) -> tuple[float, ...]:
+        """Estimated squared sine per component, by the audit if there was one; never above the proven bound."""
+        found = self.component_error_estimates if self.audit is None else self.audit.component_error_estimates
+        return tuple(map(min, found or (1.0,) * self.n_components, self.component_errors_at_most))
+
+    @property
     def subspace_error_estimate(self) -> float:
-        """Estimate of D - |V' V_hat|_F^2, on the safe side: seldom less than half of it. No proof."""
-        return min(sum(self.component_error_estimates), self.subspace_error_at_most, self.subspace_error_trivial)
+        """Estimate of D - |V' V_hat|_F^2, by the audit if there was one; seldom less than half of it. No proof."""
+        return min(sum(self.component_estimates), self.subspace_error_at_most, float(self.subspace_error_trivial))
 
     @property
     def gap_at_least(self) -> float:
         """Lower bound on the true lambda_D - lambda_{D+1}; zero or less: nothing is known."""
         return self.gaps_at_least[-1]
-
-    @property
-    def certain_components(self) -> tuple[int, ...]:
-        """Numbers of components, up to D, after which the true spectrum certainly has a gap."""
-        return tuple(d for d, gap in enumerate(self.gaps_at_least, 1) if gap > 0)
 
     @property
     def captured_share_at_least(self) -> float:
@@ -238,24 +184,6 @@ class Certificate:
         lost = sum(s * max(0.0, v - self.next_eigenvalue) for s, v in pairs)
         return min(1.0, max(self.optimality_at_least, 1.0 - FARTHER * lost / total))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return numbers and sentences, ready for JSON; an infinite bound is null."""
-        numbers = {name: _open_ended(value) for name, value in asdict(self).items()}
-        derived = {name: getattr(self, name) for name in DERIVED}
-        return numbers | derived | {"verdict": self.verdict(), "statements": self.statements()}
-
-    @property
-    def component_estimates(self) -> tuple[float, ...]:
-        """Estimated squared sine per component, by the audit if there was one; never above the proven bound."""
-        found = self.component_error_estimates if self.audit is None else self.audit.component_error_estimates
-        estimates = found or (1.0,) * self.n_components
-        return tuple(map(min, estimates, self.component_errors_at_most))
-
-    @property
-    def error_estimate(self) -> float:
-        """Estimate of D - |V' V_hat|_F^2, by the audit if there was one; never above the proven bound."""
-        return min(sum(self.component_estimates), float(self.subspace_error_trivial))
-
     @property
     def color(self) -> str:
         """Whether the answer can be used: "green", "amber" or "red", by the estimates.
@@ -263,10 +191,16 @@ class Certificate:
         Green: 99 % of the best possible variance or more, and a subspace error of at most 0.01. Red: less than 90 %,
         or a subspace error of 0.5 or more: half of a direction is wrong. Amber: everything in between.
         """
-        share, error = self.optimality_estimate, self.error_estimate
+        share, error = self.optimality_estimate, self.subspace_error_estimate
         if share < RED_SHARE or error >= RED_ERROR:
             return "red"
         return "green" if share >= GREEN_SHARE and error <= GREEN_ERROR else "amber"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return numbers and sentences, ready for JSON; an infinite bound is null."""
+        numbers = {name: _open_ended(value) for name, value in asdict(self).items()}
+        derived = {name: getattr(self, name) for name in DERIVED}
+        return numbers | derived | {"verdict": self.verdict(), "statements": self.statements()}
 
     def verdict(self) -> str:
         """Return one sentence for everybody: whether the components can be used."""
@@ -277,144 +211,64 @@ class Certificate:
             worst = min(self.completed.held_out.values(), default=None)
             how += ", for the table with replaced rows"
             how += "" if worst is None else f", whose held-out R² is {worst:.2f} or more"
-        digits = good_digits(self.error_estimate)
-        exact = (
-            f"the subspace of the components is correct to {counted(digits, 'digit')}"
-            if digits
-            else "the subspace of the components is not certain to one digit"
-        )
+        digits = good_digits(self.subspace_error_estimate)
+        exact = f"correct to {counted(digits, 'digit')}" if digits else "not certain to one digit"
         return (
             f"{self.color.capitalize()}: {in_percent(self.optimality_estimate)} of the best possible variance, and a "
-            f"subspace error of {self.error_estimate:.1g}, so {exact} ({how})."
+            f"subspace error of {self.subspace_error_estimate:.1g}, so the subspace of the components is {exact} "
+            f"({how})."
+        )
+
+    def _proved(self) -> str:
+        digits = good_digits(self.subspace_error_at_most)
+        together = f"the subspace of the components to {counted(digits, 'digit')}"
+        together = together if digits else "not one correct digit of the subspace"
+        if not self.captured_share_at_least > 0:
+            return f"Proved: {together}." if digits else "The proof gives no useful bound."
+        return (
+            f"Proved: at least {in_percent(self.optimality_at_least)} of the best possible variance and "
+            f"{in_percent(self.captured_share_at_least)} of all variance, {'and' if digits else 'but'} {together}."
         )
 
     def short(self) -> list[str]:
-        """Return a summary: the estimates, the proven bounds, and advice if they are weak."""
-        D = self.n_components
-        known = [i for i, error in enumerate(self.component_errors_at_most, 1) if error <= 0.01]
-        single = f"Proved to lie in the true subspace to at least one digit: components {ranges(known)} (of {D})."
-        return [
-            self.verdict(),
-            self._proved_words(),
-            *([single] if known and good_digits(self.subspace_error_at_most) == 0 else []),
-            *self._proposal(),
-            *([] if self.audit is None else self.audit.statements()[:1]),
-            *self._about_completed(),
-            *self._advice(),
-        ]
-
-    def _proved_words(self) -> str:
-        digits = good_digits(self.subspace_error_at_most)
-        together = (
-            f"the subspace of the components to {counted(digits, 'digit')}"
-            if digits
-            else "not one correct digit of the subspace"
-        )
-        captured = (
-            f"at least {in_percent(self.optimality_at_least)} of the best possible variance and "
-            f"{in_percent(self.captured_share_at_least)} of all variance, {'and' if digits else 'but'} "
-            if self.captured_share_at_least > 0
-            else ""
-        )
-        return f"Proved: {captured}{together}." if captured or digits else "The proof gives no useful bound."
-
-    def _advice(self) -> list[str]:
-        """Suggest a remedy if the answer, or only its proof, is weak."""
-        if self.color != "green":
-            better = "For a better answer, use a higher rank at the parties, more landmarks, or higher precision."
-            return [] if self._n_varying < self.n_components else [better]
-        weak = self.optimality_at_least < WEAK_SHARE and good_digits(self.subspace_error_at_most) == 0
-        if not weak or self.audit is not None:
-            return []
-        audit = "" if self.completed else "an audit (in a fit or a study) or "  # replaced rows have no true ones
-        return [f"The proof is weaker than the answer: {audit}a higher rank would prove more."]
-
-    @property
-    def _n_varying(self) -> int:
-        """Number of components that have variance, or would show some if more digits were sent."""
-        high = self.eigenvalues_at_most
-        proved, found = (share * high[0] for share in NO_VARIANCE)
-        shown = sum(v > proved or own > found for v, own in zip(high, self.eigenvalues, strict=True))
-        return self.n_components if self.gap_at_least > 0 else shown
+        """Return a summary: the estimates, the proven bounds, and what can be done where they are weak."""
+        advice = [] if self.color == "green" else [BETTER]
+        return [self.verdict(), self._proved(), *self._about_rows(), *advice]
 
     def statements(self) -> list[str]:
         """Return the certificate in plain words, with all its details."""
         D, T = self.n_components, self.n_samples
+        pairs = zip(self.eigenvalues_at_least, self.eigenvalues_at_most, strict=True)
+        width = max(((high - low) / high for low, high in pairs if high > 0), default=0.0)
         return [
             self.verdict(),
+            self._proved(),
             *([f"The true kernel is {self.meaning}."] if self.meaning else []),
             f"The fused kernel matrix differs from the true one by at most {self.kernel_norm_bound:.3g} in spectral "
             f"norm; its trace falls short by at most {max(0.0, self.trace_gap):.3g}.",
-            self._eigenvalue_words(),
-            f"The {D} components capture at least {in_percent(self.captured_share_at_least)} of the variance of the "
-            f"true kernel, and at least {in_percent(self.optimality_at_least)} of what the best {D} "
-            "components could.",
+            f"Each of the {D} true eigenvalues lies at most {width:.1%} below its upper bound.",
             _bounded(
-                "The subspace certificate",
-                "subspace error",
-                self.subspace_error_at_most,
-                self.subspace_error_trivial,
+                "The subspace certificate", "subspace error", self.subspace_error_at_most, self.subspace_error_trivial
             ),
-            *self._proposal(),
-            f"The subspace error is estimated, not proved, as {self.subspace_error_estimate:.2g}; it is seldom "
-            "twice that.",
             _bounded("Theorem 1 of the paper", "|sin Theta|_F", self.theorem_1, math.sqrt(min(D, T - D))),
-            *self._probe_words(),
-            *([] if self.audit is None else self.audit.statements()),
-            *self._about_completed(),
+            *([] if self.probe is None else [SEARCHED]),
+            *self._about_rows(),
         ]
 
-    def _about_completed(self) -> list[str]:
-        return [] if self.completed is None else self.completed.statements(self.n_samples)
+    def _about_rows(self) -> list[str]:
+        """What true rows proved, and what stands in place of those that are lacking."""
+        audited = [] if self.audit is None else [self.audit.statement()]
+        return audited + ([] if self.completed is None else self.completed.statements(self.n_samples))
 
     def __str__(self) -> str:
         return "\n".join(self.short())
-
-    def _eigenvalue_words(self) -> str:
-        low, high = self.eigenvalues_at_least, self.eigenvalues_at_most
-        if all(h == 0 for h in high):
-            return "All requested eigenvalues are zero."
-        width = max(((h - v) / h for v, h in zip(low, high, strict=True) if h > 0), default=0.0)
-        text = f"Each of the {len(low)} true eigenvalues lies at most {width:.1%} below its upper bound"
-        return text + ("; for the smallest this says nothing." if width >= 1 else ".")
-
-    def _probe_words(self) -> list[str]:
-        """Name the statements that rest on a random search, if any do."""
-        if self.probe is None:
-            return []
-        seen = (
-            f"; one with {self.probe.factor:.2g} times the next eigenvalue would have been found with a probability "
-            f"of {self.probe.confidence:.4%}"
-        )
-        return [
-            "Upper bounds on eigenvalues, the share of the best variance, the subspace bound and Theorem 1 rest on a "
-            "random search at the center that found no missed eigenvector"
-            + ("." if math.isinf(self.probe.factor) else f"{seen}.")
-        ]
-
-    def _proposal(self) -> list[str]:
-        """Propose numbers of components that have a bound, if all D together have none."""
-        certain, few = self.certain_components, self._n_varying
-        if 0 < few < self.n_components:
-            tiny = f"Components after number {few} have less than a millionth of the variance of the first"
-            return [f"{tiny}; ask for {few} or fewer."]
-        if self.gap_at_least > 0 or not certain:
-            return []
-        listed = ranges(certain)
-        return [
-            f"The true spectrum may have no gap after {self.n_components} components, but certainly has one after "
-            f"{listed}; ask for one of these numbers, or for more components."
-        ]
 
 
 def _bounded(who: str, what: str, bound: float, trivial: float) -> str:
     """Say what the bound is, or that there is none."""
     if bound < trivial:
         return f"{who} bounds the {what} by {bound:.3g} (the largest possible is {trivial:.3g})."
-    return (
-        f"{who} gives no bound here: the gap after the last component is too small for the truncated part; "
-        "a higher rank at the parties, or another number of components, can change that."
-    )
+    return f"{who} gives no bound on the {what}: the gap after the last component is too small."
 
 
 def _open_ended(value: Any) -> Any:

@@ -60,8 +60,6 @@ def summarize(
     keep_state: Annotated[
         bool, typer.Option("--keep-state/--no-state", help="Whether to keep the private state.")
     ] = True,
-    limits: o.LimitsFile = None,
-    ledger: o.Ledger = None,
     as_json: o.AsJson = False,
 ) -> None:
     """Compute the one message that a party sends to the center.
@@ -74,7 +72,9 @@ def summarize(
 
     Example: `dkpca summarize airline.csv --id flight --gamma 0.006 --rank 40 --out airline.summary`
     """
-    box = o.sender(out, limits or table.limits, ledger, table.path)
+    if out.resolve() == table.path.resolve():
+        raise InputError(f"{out}: is the table itself; choose another --out")
+    storage.check_writable(out, *storage.DKPCA_FILE)
     state_path = (state or out.with_suffix(".state")) if keep_state else None
     if state_path is not None and state_path.resolve() in (table.path.resolve(), out.resolve()):
         raise InputError(f"{state_path}: the private state needs a separate file; choose another --state")
@@ -87,10 +87,10 @@ def summarize(
     about = f"{holding.party}: eigenpairs of its kernel matrix"
     with progress(about):
         asked_for = summary_question(fit, {holding.party: chosen}, holding.party, 0)
-        summary, kept = holdings.summarize(holding, box, asked_for, state=state_path, device=compute.device)
+        summary, kept = holdings.summarize(holding, asked_for, out, state=state_path, device=compute.device)
     prepared = preparation_of(kept)
     notes = [*prepared.notes, *_left_by_limit(summary, kept), *about_columns(replace(kept, columns=prepared.names))]
-    within, verdict = may_send(kept.recovery, box.limits)
+    within, verdict = may_send(kept.recovery)
     result = {
         "party": summary.party,
         "kernel": summary.kernel.to_dict(),

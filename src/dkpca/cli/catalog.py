@@ -24,7 +24,6 @@ MODULES = {
     "report": "reporting",
     "fit": "on_one_machine",
     "demo": "demo",
-    "tune": "choosing",
 }
 
 

@@ -48,11 +48,10 @@ def check(
 def _party_toml(path: Path, table: Holding, found: Findings) -> str:
     """Lines of a party.toml: what was there before about the party stays, the table is described anew."""
     before = storage.read_toml(path, "see 'Tables' in the documentation") if path.exists() else {}
-    others = {key: value for key, value in before.items() if key == "limits"}
     given = table.party if table.party != o.party_name(None, table.path) else before.get("party", table.party)
     named = {"party": given, "table": _beside(table.path, path)}
     return "# Written by 'dkpca check'; change it as you like.\n" + as_toml(
-        named | party_file.described(found.suggested) | others
+        named | party_file.described(found.suggested)
     )
 
 

@@ -12,7 +12,6 @@ from dkpca.cli import options as o
 from dkpca.cli.output import show, table
 from dkpca.messages import Summary
 from dkpca.party.disclosure import describe
-from dkpca.party.limits import Limits
 from dkpca.party.recovery import RECOVERED, Measurement
 from dkpca.party.state import PartyState, State
 from dkpca.store import files, storage
@@ -97,29 +96,24 @@ def _strongest(found: Measurement, position: int) -> str:
     return max(found.by_attack, key=lambda name: found.by_attack[name][position])
 
 
-def may_send(found: Measurement | None, limits: Limits) -> tuple[bool | None, Text]:
-    """Red or green: whether a message stays within the party's limit on recovery, or within the usual one.
-
-    None: nothing was measured, so nobody knows.
-    """
-    own = limits.recovery < 1
-    limit, whose = (limits.recovery, "your limits") if own else (RECOVERED, "the default limit")
+def may_send(found: Measurement | None) -> tuple[bool | None, Text]:
+    """Red or green: whether a message stays within the usual limit on recovery; None: nothing was measured."""
     if found is None or not found.by_attack:
         why = "it was not measured" if found is None else found.not_measured
         return None, Text(
             f"May I send this? UNKNOWN: what could be recovered from it is not known ({why}).", "bold yellow"
         )
-    beyond = sum(value > limit for value in found.columns)
+    beyond = sum(value > RECOVERED for value in found.columns)
     known = f"an attacker who knows {counted(found.known_rows, 'row')}"
     if beyond:
         words = (
             f"May I send this? RED, no: {known} can recover {beyond:,} of {counted(len(found.columns), 'column')} "
-            f"with an R² above {limit:g} ({whose}); the highest is {found.worst:.2f}. --rank recovery={limit:g} "
+            f"with an R² above {RECOVERED:g}; the highest is {found.worst:.2f}. --rank recovery={RECOVERED:g} "
             "sends less; a study with --protect hides more."
         )
         return False, Text(words, "bold red")
     words = (
-        f"May I send this? GREEN, yes: {known} can recover no column with an R² above {limit:g} ({whose}); the "
+        f"May I send this? GREEN, yes: {known} can recover no column with an R² above {RECOVERED:g}; the "
         f"highest is {found.worst:.2f}."
     )
     return True, Text(words, "bold green")

@@ -13,14 +13,11 @@ import typer
 
 from dkpca import rank as ranks
 from dkpca.errors import InputError
-from dkpca.exchange.holdings import Sender
 from dkpca.linalg import arrays
 from dkpca.messages import check_party_name
-from dkpca.party import ANYTHING
 from dkpca.rank import RankRule
 from dkpca.settings import Compute, Fit, from_values
-from dkpca.store import ledger as ledgers
-from dkpca.store import party_file, storage
+from dkpca.store import storage
 
 MODEL = "The model"
 SETTINGS = {each.name: each for record in (Fit, Compute) for each in fields(record)}
@@ -36,20 +33,6 @@ def option(flag: str, text: str, panel: str | None = None, **more: Any) -> Any:
 
 PartyName = Annotated[str | None, option("--party", "Name of the party (default: the name of the file).")]
 Id = Annotated[str | None, option("--id", "Column with the sample ids (default: rows match by position).")]
-LimitsFile = Annotated[
-    Path | None,
-    option(
-        "--limits",
-        "The party's limits.toml: the rank is lowered to its recovery, with a note; messages beyond it are refused.",
-    ),
-]
-Ledger = Annotated[
-    Path | None,
-    option(
-        "--ledger",
-        "Log of sent messages, to which this one is added (default: dkpca-ledger.jsonl next to --limits, or --out).",
-    ),
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]
 
 
@@ -217,18 +200,6 @@ def _rule(text: str) -> RankRule:
             f"--rank {text!r}: give a number, auto, error=NUMBER, epsilon=NUMBER, bytes=AMOUNT or "
             "recovery=SHARE[,known_rows=NUMBER]"
         ) from error
-
-
-def sender(out: Path, limits: Path | None, ledger: Path | None, table: Path) -> Sender:
-    """Where the message goes, checked before any work."""
-    if out.resolve() == table.resolve():
-        raise InputError(f"{out}: is the table itself; choose another --out")
-    if limits is None:
-        box = Sender(out, ANYTHING, ledger)
-    else:
-        box = Sender(out, party_file.read_limits(limits), ledger or limits.parent / ledgers.NAME)
-    box.check()
-    return box
 
 
 def party_name(name: str | None, path: Path) -> str:

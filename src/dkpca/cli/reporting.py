@@ -1,6 +1,5 @@
 """The command that draws a result, at the center or at a party."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,13 +9,12 @@ from dkpca.analysis.outcomes import words
 from dkpca.cli import options as o
 from dkpca.cli.output import progress, show
 from dkpca.cli.table_options import at_hand
-from dkpca.errors import InputError
 from dkpca.store import storage
 from dkpca.tables.reading import Reading
 from dkpca.wording import in_bytes
 
 PANEL = "Look at a result"
-NAMES, MORE, PAGE = "Your own ids and columns", "New samples and survival", "The page"
+NAMES, MORE, PAGE = "Your own ids and columns", "New samples", "The page"
 
 
 def report(
@@ -52,21 +50,6 @@ def report(
         list[Path] | None,
         o.option("--new", "Folder of new samples to draw as well, such as new/ in a run directory.", MORE),
     ] = None,
-    new_table: Annotated[
-        list[Path] | None,
-        o.option("--new-table", "Your table of those new samples, with their ids; one for each --new.", MORE),
-    ] = None,
-    survival: Annotated[
-        str | None,
-        typer.Option(
-            "--survival",
-            help="Show survival by cluster: columns of --labels with times and events (0 or 1), as TIME,EVENT.",
-            rich_help_panel=MORE,
-        ),
-    ] = None,
-    points: Annotated[
-        int, typer.Option("--points", min=10, help="Maximum number of samples to draw.", rich_help_panel=PAGE)
-    ] = 100_000,
     title: Annotated[
         str | None, o.option("--title", "Page title (default: the name of the directory).", PAGE)
     ] = None,
@@ -81,56 +64,36 @@ def report(
 
     Example: `dkpca report airline/result --table airline.csv --labels airline.csv --id flight --label carrier`
     """
-    from dkpca.report.content import Wanted, assemble, page_beside
-    from dkpca.report.page import render
+    from dkpca.report.content import assemble
+    from dkpca.report.page import POINTS, render
 
     own = None if table is None else at_hand(table, None, id_column)
-    known, table = (Reading(id_column), None) if own is None else (own.reading, own.path)
-    target = out or page_beside(path)
+    known = Reading(id_column) if own is None else own.reading
+    target = out or (path / "report.html" if path.is_dir() else path.with_suffix(".html"))
     storage.check_writable(target, "a page", b"<!doctype html>")
-    wanted = Wanted(
-        path,
-        labels=labels,
-        label_columns=o.column_names(label),
-        table=table,
-        how=known,
-        how_labels=Reading(label_id or known.id_column, id_normalize=known.id_normalize),
-        new=new or (),
-        new_tables=new_table or (),
-        title=title,
-        survival=_pair(survival),
-    )
     with progress("drawing"):
-        content = assemble(wanted)
-        page = render(content, points=points).encode()
+        content = assemble(
+            path,
+            labels=labels,
+            label_columns=o.column_names(label),
+            table=None if own is None else own.path,
+            how=known,
+            how_labels=Reading(label_id or known.id_column, id_normalize=known.id_normalize),
+            new=new or (),
+            title=title,
+        )
+        page = render(content, points=POINTS).encode()
     storage.write(target, page, private=True)
     columns = [] if content.labels is None else content.labels.frame.columns
     top = [] if content.own is None else [content.own.top(values, 5) for values in content.own.correlations.T]
-    result = {"out": str(target), "bytes": len(page), "label_columns": columns, "notes": list(content.notes)}
     outcomes = {found.samples: words(found) for found in content.outcomes}
-    said = f"wrote {target} ({in_bytes(len(page))}); open it in a browser"
-    show(
-        as_json,
-        result | {"outcomes": outcomes, "top_columns": top},
-        [*_words(content.notes, columns, top), *(f"{of}: {each}" for of in outcomes for each in outcomes[of]), said],
-    )
-
-
-def _pair(given: str | None) -> tuple[str, str] | None:
-    if given is None:
-        return None
-    time, separator, event = given.partition(",")
-    if not separator or not time.strip() or not event.strip():
-        raise InputError(f"--survival {given!r}: write TIME,EVENT, the names of two columns of --labels")
-    return time.strip(), event.strip()
-
-
-def _words(notes: Sequence[str], columns: Sequence[str], top: Sequence[Sequence[tuple[str, float]]]) -> list[str]:
-    """Say what the page was made of, and what it carries."""
-    lines = [f"note: {note}" for note in notes]
+    lines = [f"note: {note}" for note in content.notes]
     if columns:
         lines.append(f"note: the page contains these columns, for every sample: {', '.join(columns)}")
     for d, found in enumerate(top[:3]):
-        words = ", ".join(f"{name} ({value:+.2f})" for name, value in found[:4])
-        lines.append(f"component {d + 1} is associated with {words}")
-    return lines
+        told = ", ".join(f"{name} ({value:+.2f})" for name, value in found[:4])
+        lines.append(f"component {d + 1} is associated with {told}")
+    lines += [f"{samples}: {each}" for samples, said in outcomes.items() for each in said]
+    result = {"out": str(target), "bytes": len(page), "label_columns": columns, "notes": list(content.notes)}
+    said = f"wrote {target} ({in_bytes(len(page))}); open it in a browser"
+    show(as_json, result | {"outcomes": outcomes, "top_columns": top}, [*lines, said])

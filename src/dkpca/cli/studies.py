@@ -60,7 +60,7 @@ def _waiting(as_json: bool = False) -> Iterator[None]:
     try:
         yield
     except WaitingError as waiting:
-        told = {"waiting_for": list(waiting.members), "step": waiting.step, "since": waiting.since}
+        told = {"waiting_for": list(waiting.members), "step": waiting.step}
         print(json.dumps(told) if as_json else waiting.words())
         raise typer.Exit(WAITING) from None
 
@@ -85,8 +85,8 @@ def join(
 
 
 def place(folder: str) -> closing[Folder]:
-    """Reach a folder, and let go of it."""
-    return closing(Folder(founding.local(folder)))
+    """Reach a folder, and let go of it; a local path is made absolute, so that every command means the same one."""
+    return closing(Folder(folder if "://" in folder else str(Path(folder).expanduser().absolute())))
 
 
 @group.command("review")

@@ -88,7 +88,6 @@ def at_hand(path: Path, party: str | None, id_column: str | None, **given: Any) 
         party=o.party_name(name, table),
         path=table,
         reading=replace(how, id_column=id_column or how.id_column),
-        limits=file.limits if file else None,
     )
 
 

@@ -5,18 +5,17 @@ spent, nothing is cached, and what lies there already is never written over.
 """
 
 import contextlib
-import io
 import os
 import re
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
 import fsspec
+from fsspec.spec import AbstractBufferedFile
 
 from dkpca.errors import InputError, StorageError
 from dkpca.wording import printable
@@ -49,11 +48,13 @@ class Listed:
     time: float  # of its last change, as the host says; 0 where it says nothing
 
 
-@dataclass(frozen=True)
 class Folder:
     """A local path, or a URL such as sftp://user@host/path, webdav+https://host/path or s3://bucket/path."""
 
-    url: str
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._fs, self._root = _located(url)
+        self._kinds = {self._fs.protocol} if isinstance(self._fs.protocol, str) else {*self._fs.protocol}
 
     def read(self, name: str, at_most: int) -> bytes | None:
         """Return all bytes of a small file; None while there is none."""
@@ -81,7 +82,7 @@ class Folder:
         if found.get("type") != "file" or found.get("islink") or not isinstance(found.get("size"), int):
             raise StorageError(f"{self.url}/{name}: is not a plain file of known size; remove it")
         with self._explained(name), self._fs.open(path, "rb", block_size=BLOCK) as file:
-            ahead = io.BufferedReader(_Ahead(file, found["size"]), BLOCK) if hasattr(file, "readv") else file
+            ahead = _Ahead(self._fs, path, file, found["size"]) if hasattr(file, "readv") else file
             yield cast("BinaryIO", ahead), found["size"]
 
     def write(self, name: str, data: bytes) -> bool:
@@ -134,7 +135,7 @@ class Folder:
 
     def close(self) -> None:
         """End the connection, if there is one."""
-        client: Any = getattr(self._located[0], "client", None) if "_located" in vars(self) else None
+        client: Any = getattr(self._fs, "client", None)
         with contextlib.suppress(OSError):
             if hasattr(client, "close"):  # of SSH
                 client.close()
@@ -183,24 +184,6 @@ class Folder:
                 os.unlink(part)  # noqa: PTH108
         return True
 
-    @cached_property
-    def _located(self) -> tuple[Any, str]:
-        return _located(self.url)
-
-    @property
-    def _fs(self) -> Any:
-        return self._located[0]
-
-    @property
-    def _root(self) -> str:
-        return self._located[1]
-
-    @property
-    def _kinds(self) -> set[str]:
-        """Names of the protocol."""
-        names = self._fs.protocol
-        return {names} if isinstance(names, str) else set(names)
-
     def _path(self, name: str) -> str:
         for part in name.split("/"):
             if not FILE.fullmatch(part) or part.partition(".")[0] in DEVICES:
@@ -223,33 +206,15 @@ class Folder:
             raise StorageError(f"{where}: the folder cannot be used ({reason}); check it and repeat") from error
 
 
-class _Ahead(io.RawIOBase):
-    """A file of SFTP, read by many requests at once.
+class _Ahead(AbstractBufferedFile):
+    """A file of SFTP, read by many requests at once; unlike Paramiko's `prefetch`, none is left open at its end."""
 
-    Each call waits for all of its answers. Paramiko's own `prefetch` leaves some open when the file is closed early,
-    and takes them for the next listing.
-    """
+    def __init__(self, fs: Any, path: str, file: Any, size: int) -> None:
+        super().__init__(fs, path, block_size=BLOCK, size=size)
+        self._file = file
 
-    def __init__(self, file: Any, size: int) -> None:
-        self._file, self._size, self._at = file, size, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
-        self._at = max(0, start + offset)
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        wanted = min(len(buffer), self._size - self._at)
-        data = b"".join(self._file.readv([(self._at, wanted)])) if wanted > 0 else b""
-        buffer[: len(data)] = data
-        self._at += len(data)
-        return len(data)
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        return b"".join(self._file.readv([(start, end - start)]))
 
 
 def _seconds(listed: Any) -> float:

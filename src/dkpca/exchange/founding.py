@@ -1,12 +1,9 @@
 """How a study begins: its plan is written, members join, and each signs what it has reviewed."""
 
 import contextlib
-import datetime
-import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from dkpca.errors import InputError, ProtectionError, StorageError
@@ -44,16 +41,15 @@ def found(
 def latest(folder: Folder) -> Study | None:
     """Return the last plan in a folder, which follows from the one before it; None: there is none."""
     listed = {name: map(PLAN.fullmatch, folder.listing(name, named=PLAN)) for name in folder.members()}
-    found = {name: [int(plan[1]) for plan in plans if plan] for name, plans in listed.items()}
-    found = {name: numbers for name, numbers in found.items() if numbers}
+    found = {name: numbers for name, plans in listed.items() if (numbers := [int(plan[1]) for plan in plans if plan])}
     if not found:
         return None
     if len(found) > 1:
         raise ProtectionError(f"{folder.url}: {' and '.join(sorted(found))} each wrote a plan; do not join")
     ((center, numbers),) = found.items()
-    *before, here = [_read(folder, center, number) for number in range(max(1, max(numbers) - 1), max(numbers) + 1)]
-    for each in before:
-        _check_follows(each, here)
+    here = _read(folder, center, max(numbers))
+    if here.number > 1:
+        _check_follows(_read(folder, center, here.number - 1), here)
     return here
 
 
@@ -164,35 +160,29 @@ def status(folder: Folder) -> dict[str, Any]:
     """Say who wrote what when, and whom the others wait for; nobody's keys are needed."""
     here = plan_in(folder)
     plan, listed = here.plan, {n: folder.listing(n, here.plan.most_files) for n in here.plan.members}
-    times = {file.name: file.time for files in listed.values() for file in files.values()}
-    first = [here.member_file, f"signature-{here.number}"]
-    ours = [name for name in times if members.number_of(name) == here.number]
-    steps = [name for name in ours if name not in listed[plan.center]]
-    waiting = {}
-    for step in [*first, *sorted(steps, key=lambda name: times[name])]:
-        asked = plan.covariates if step.endswith("covariates") else plan.parties
-        who = plan.members if step in first else asked
-        missing = [name for name in who if step not in listed[name]]
-        if missing and members.REFUSAL not in step:
-            waiting[step] = missing
-    refusal = members.named(here.number, members.REFUSAL)
-    begun = {found[1] for name in ours if (found := BATCH.search(name))}
-    placed = {batch: members.named(here.number, f"{batch}.result") in listed[plan.center] for batch in sorted(begun)}
+    center = listed[plan.center]
+    refusal, result = (members.named(here.number, step) for step in (members.REFUSAL, "result"))
+    who = {here.member_file: plan.members, f"signature-{here.number}": plan.members}
+    files = [(name, file) for name, each in listed.items() for file in each.values()]
+    files.sort(key=lambda each: each[1].time)
+    ours = [file.name for _, file in files if members.number_of(file.name) == here.number]
+    for step in ours:
+        if step not in center and step != refusal:
+            who.setdefault(step, tuple(plan.covariates) if step.endswith("covariates") else plan.parties)
+    missing = {step: [name for name in names if step not in listed[name]] for step, names in who.items()}
+    begun = sorted({found[1] for name in ours if (found := BATCH.search(name))})
+    told: dict[str, list[dict[str, Any]]] = {name: [] for name in plan.members}
+    for name, file in files:
+        told[name].append({"file": file.name, "bytes": file.size, "time": file.time})
     return {
         "study": plan.id,
         "plan": here.number,
         "ends": plan.ends.isoformat(),
-        "members": {
-            name: [
-                {"file": f.name, "bytes": f.size, "time": f.time}
-                for f in sorted(files.values(), key=lambda f: f.time)
-            ]
-            for name, files in listed.items()
-        },
+        "members": told,
         "refused": [name for name, files in listed.items() if refusal in files],
-        "waiting": waiting,
-        "result": members.named(here.number, "result") in listed[plan.center],
-        "batches": placed,  # those that were begun, and whether they are done
+        "waiting": {step: names for step, names in missing.items() if names},
+        "result": result in center,
+        "batches": {batch: members.named(here.number, f"{batch}.result") in center for batch in begun},
     }
 
 
@@ -200,22 +190,3 @@ def footprint(seat: Membership) -> str:
     """Text that changes whenever another member adds a file: all that a waiting process looks at."""
     listed = {name: seat.listing(name).values() for name in seat.folder.members() if name != seat.name}
     return repr([(name, sorted((file.name, file.size) for file in files)) for name, files in listed.items()])
-
-
-@contextlib.contextmanager
-def remembering_since(seat: Membership) -> Iterator[None]:
-    """Note when this member began to wait for others, so that it can say since when."""
-    try:
-        yield
-    except WaitingError as waiting:
-        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        what = {"step": waiting.step, "members": list(waiting.members)}
-        kept = json.loads(seat.memory.kept("waiting.json") or b"{}")
-        waiting.since = kept["since"] if kept.get("what") == what else now
-        seat.memory.replace("waiting.json", json.dumps({"what": what, "since": waiting.since}).encode())
-        raise
-
-
-def local(path: Path | str) -> str:
-    """Return a folder's URL with a local path made absolute, so that every command means the same one."""
-    return str(path) if "://" in str(path) else str(Path(path).expanduser().absolute())

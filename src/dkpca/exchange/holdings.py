@@ -1,25 +1,23 @@
-"""A party's table, its private state, and its messages: each is in the ledger before it is written."""
+"""A party's table as its file and party.toml say, its private state, and its message as files."""
 
-import contextlib
-import hashlib
 import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from dkpca import party, wire
-from dkpca.errors import InputError, PolicyError, StorageError
+from dkpca.errors import InputError
 from dkpca.linalg.arrays import MemoryLimit
-from dkpca.messages import Message, Summary
-from dkpca.party.limits import Limits
+from dkpca.messages import Summary
 from dkpca.party.questions import SummaryWanted
+from dkpca.party.recovery import KNOWN_ROWS
 from dkpca.party.state import PartyState
-from dkpca.store import ledger, storage
+from dkpca.store import storage
 from dkpca.store.files import encode_state, naming, read_state
 from dkpca.tables.preparation import Preparation, numbers_for, preparation_of
 from dkpca.tables.reading import Reading, Table, read, read_ids
@@ -35,7 +33,6 @@ class Holding:
     reading: Reading
     rows: Sequence[int] | None = None  # that take part, in this order; None: all, as they stand
     memory: MemoryLimit | None = None  # that its numbers may take
-    limits: Path | None = None  # the party's limits.toml
 
     def load(self) -> Table:
         """Return the rows that take part."""
@@ -89,82 +86,26 @@ def _end_with_the_command() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-@dataclass(frozen=True)
-class Sender:
-    """Where a party's messages go, under which limits, and which ledger says so."""
-
-    message: Path
-    limits: Limits = party.ANYTHING
-    ledger: Path | None = None  # None: beside the message
-
-    def check(self) -> None:
-        """Find out before any work whether the message can be written; a file that is no message stays."""
-        storage.check_writable(self.message, *storage.DKPCA_FILE)
-
-    def send(self, message: Message, private_files: dict[Path, bytes], **facts: Any) -> None:
-        """Write a message, and the private files that belong to it; the ledger says so before they are there."""
-        pieces, state = wire.pieces(message), hashlib.sha256()
-        for piece in pieces:
-            state.update(piece)
-        kind, fingerprint, folder = wire.kind_of(message), state.hexdigest(), self._ledger().parent
-        below = self.message.is_relative_to(folder)
-        name = str(self.message.relative_to(folder) if below else self.message.name)
-        told = {"file": name, "kind": kind, "bytes": sum(map(len, pieces)), "sha256": fingerprint, **facts}
-        with ledger.opened(self._ledger()) as book:  # until it is written: limits on what was sent hold for all
-            before = book.sent(facts.get("party", ""), kind)
-            if isinstance(message, Summary):
-                self.limits.check_fits(len(before - {fingerprint}))
-            book.append("repeated" if fingerprint in before else "written", **told)
-            try:
-                for path, data in private_files.items():
-                    storage.write(path, data, private=True)
-                storage.write(self.message, lambda file: file.writelines(pieces))
-            except StorageError as error:
-                book.append("not written", file=name, reason=str(error))
-                raise
-
-    def _ledger(self) -> Path:
-        return self.ledger or self.message.parent / ledger.NAME
-
-    @contextlib.contextmanager
-    def answering(self, holding: Holding, what: str) -> Iterator[None]:
-        """Name the table in every error, and log what the limits refuse."""
-        try:
-            with naming(holding.path):
-                yield
-        except PolicyError as refusal:
-            ledger.append(self._ledger(), "refused", party=holding.party, asked=what, reason=str(refusal))
-            raise
-
-
 def summarize(
-    holding: Holding,
-    sender: Sender,
-    asked: SummaryWanted,
-    *,
-    state: Path | None = None,
-    device: str | None = None,
+    holding: Holding, asked: SummaryWanted, out: Path, *, state: Path | None = None, device: str | None = None
 ) -> tuple[Summary, PartyState]:
     """Return and write the one numerical message, attacked first; keep the private state if wanted."""
     table = PreparedTable(holding)
-    with sender.answering(holding, f"summary with {asked.kernel}, {asked.rank}, {asked.precision}"):
+    with naming(holding.path):
         summary, kept = party.summarize(
             table(asked.kernel.columns_are),  # first; nobody else holds the numbers, which may fill the memory
             asked,
             party=holding.party,
             prepared=table.standardized,
             sample_ids=table.keys,
-            limits=sender.limits,
-            known_rows=sender.limits.known_rows,
+            known_rows=KNOWN_ROWS,
             device=device,
             memory=holding.memory,
         )
-        kept = replace(kept, preparation=table.preparation)
-        about = {"n_samples": summary.n_samples, "sample_digest": summary.sample_digest, "decided": kept.decided}
-        if kept.recovery is not None:
-            about |= {"recovery": kept.recovery.sentence(), "recovered_at_most": kept.recovery.worst}
-        private_files = {} if state is None else {state: encode_state(kept)}
-        sender.send(summary, private_files, party=summary.party, rank=summary.rank, **about)
+    kept = replace(kept, preparation=table.preparation)
+    private_files = {} if state is None else {state: encode_state(kept)}
+    files: dict[Path, storage.Content] = {**private_files, out: lambda file: file.writelines(wire.pieces(summary))}
+    storage.write_all(files, private=private_files)
     return summary, kept
 
 

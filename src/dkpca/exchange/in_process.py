@@ -62,8 +62,6 @@ def fit(
         for name, party in parties.items():
             party.ids = sample_ids if places is None else [sample_ids[place] for place in places[name]]
     if places is not None and settings.protect != "none":  # the parties pad their own tables
-        if settings.protect == "sums":
-            protocols.check_hidden_among_others(places)
         n_samples = 1 + max(int(np.max(own)) for own in places.values())
         for name, party in parties.items():
             party.union[""] = Union(n_samples, np.asarray(places[name]))

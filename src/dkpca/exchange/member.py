@@ -4,8 +4,8 @@ import contextlib
 import json
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import NoReturn
@@ -47,16 +47,15 @@ class WaitingError(Exception):
     """Files that are not there yet: of which members, for which step."""
 
     def __init__(self, step: str, *members: str) -> None:
-        self.members, self.step, self.since = members, step, ""
+        self.members, self.step = members, step
         super().__init__(self.words())
 
     def words(self) -> str:
         """Who is waited for, to do what."""
         kind = re.split("[-.]", self.step)[0]
-        since = f", since {self.since[:16].replace('T', ' ')} UTC" if self.since else ""
         to_do = TO_DO.get(kind, f"to run 'dkpca study run' (step {self.step!r})")
         ready = "The result of the fit is ready. " * (kind == "batch")
-        return f"{ready}Waiting for {', '.join(self.members)} {to_do}{since}."
+        return f"{ready}Waiting for {', '.join(self.members)} {to_do}."
 
 
 class RefusedError(NoAnswerError):
@@ -79,6 +78,7 @@ class Membership:
     name: str
     folder: Folder
     memory: StudyMemory
+    _listed: dict[str, dict[str, Listed]] = field(init=False, default_factory=dict)  # one look in a command
 
     @cached_property
     def study(self) -> Study:
@@ -110,11 +110,6 @@ class Membership:
         """Private keys."""
         return self.memory.secrets()
 
-    @cached_property
-    def _listed(self) -> dict[str, dict[str, Listed]]:
-        """Listing of each member's files: one look for each of them in a command."""
-        return {}
-
     def send(
         self, step: str, parts: Sequence[sealed.Part], *, question: str = NO_QUESTION, kind: str = "answer"
     ) -> None:
@@ -122,9 +117,8 @@ class Membership:
         if self.sent(step, question) is None:
             if self.has(self.name, step):
                 raise ProtectionError(
-                    f"{self._place(self.name, step)}: this member's own folder has no record of this file: "
-                    "it was restored from an older copy, or is used twice, or someone else wrote the file; a step is "
-                    "answered only once"
+                    f"{self._place(self.name, step)}: this member's own folder has no record of this file: it was "
+                    "restored from an older copy, or is used twice, or someone else wrote the file"
                 )
             about = sealed.Header(kind, self.agreement, step, self.name, question, {})
             path = self.memory.path / "sent" / step
@@ -140,9 +134,7 @@ class Membership:
         with path.open("rb") as file:
             header = sealed.read_header(file, path.stat().st_size, self.study.public)
         if header.agreement != self.agreement or header.question != question:
-            raise ProtectionError(
-                f"step {step!r} has already been answered, for another question; it is answered only once"
-            )
+            raise ProtectionError(f"step {step!r} has already been answered, for another question")
         return header
 
     def publish(self, step: str, question: str = NO_QUESTION) -> None:
@@ -153,10 +145,9 @@ class Membership:
         readers = sorted({reader for part in header.parts.values() for reader in part.readers})
         facts = {"kind": header.kind, "bytes": path.stat().st_size, "readers": readers or "all"}
         self.memory.log({"agreement": header.agreement, "step": step}, facts)
-        where = f"{self.name}/{named(self.study.number, step)}"
-        if self.folder.put(where, path):
+        if self.folder.put(self._where(self.name, step), path):
             return
-        with self.folder.opened(where) as found, path.open("rb") as ours:
+        with self.folder.opened(self._where(self.name, step)) as found, path.open("rb") as ours:
             start = min(part.offset for part in header.parts.values())
             if found is None or found[1] > path.stat().st_size or found[0].read(start) != ours.read(start):
                 raise ProtectionError(
@@ -176,31 +167,41 @@ class Membership:
                 return self._opened(writer, step, part)
         if not self.has(writer, step):
             raise WaitingError(step, writer)
-        where = f"{writer}/{named(self.study.number, step)}"
-        with self._ignored(writer, step), self.folder.opened(where) as found:
-            if found is None:
-                raise WaitingError(step, writer)
-            header = sealed.read_header(*found, self.study.public)
-            if header.agreement != self.agreement:
-                raise ProtectionError("belongs to another study, or to another agreement of this one")
-            if (header.kind, header.step, header.writer) != (kind, step, writer):
-                raise ProtectionError(
-                    f"is {header.writer}'s {printable(header.kind)} for step {header.step!r}, in the wrong place"
-                )
-            if header.question != question:
-                raise OtherQuestionError(
-                    "answers another question than the one that follows from the plan and from this member's messages"
-                )
-            there = [part for part in parts if part in header.parts]
-            if not there:
-                raise ProtectionError(f"has no part for {self.name!r}")
-            length, opened = header.parts[there[0]].plain_length, self._opened(writer, step, there[0])
-            if length > at_most:
-                raise ProtectionError(f"declares {length} bytes; {at_most} are the most for this step")
-            with tempfile.TemporaryFile(dir=self.memory.path) as kept:
-                pieces = sealed.contents(found[0], header, there[0], (self.name, self.me), kept)
-                memories.write(opened, lambda target: target.writelines(pieces))
+        try:
+            with self.folder.opened(self._where(writer, step)) as found:
+                if found is None:
+                    raise WaitingError(step, writer)
+                header = sealed.read_header(*found, self.study.public)
+                part = self._part_of(header, parts, (kind, step, writer), question, at_most)
+                opened = self._opened(writer, step, part)
+                with tempfile.TemporaryFile(dir=self.memory.path) as kept:
+                    pieces = sealed.contents(found[0], header, part, (self.name, self.me), kept)
+                    memories.write(opened, lambda target: target.writelines(pieces))
+        except sealed.NotWholeError:
+            raise WaitingError(step, writer) from None
+        except (WireError, ProtectionError) as error:
+            kind_of = OtherQuestionError if isinstance(error, OtherQuestionError) else ProtectionError
+            raise kind_of(f"{self._place(writer, step)}: {error}; it is ignored") from error
         return opened
+
+    def _part_of(
+        self, header: sealed.Header, parts: Sequence[str], about: tuple[str, ...], question: str, at_most: int
+    ) -> str:
+        """Return the first of these parts that a file has, if the file is what it has to be."""
+        if header.agreement != self.agreement:
+            raise ProtectionError("belongs to another study, or to another agreement of this one")
+        if (header.kind, header.step, header.writer) != about:
+            wrong = f"is {header.writer}'s {printable(header.kind)} for step {header.step!r}"
+            raise ProtectionError(f"{wrong}, in the wrong place")
+        if header.question != question:
+            raise OtherQuestionError("answers another question than the plan and this member's messages ask")
+        for part in parts:
+            if part in header.parts:
+                if header.parts[part].plain_length > at_most:
+                    length = header.parts[part].plain_length
+                    raise ProtectionError(f"declares {length} bytes; {at_most} are the most for this step")
+                return part
+        raise ProtectionError(f"has no part for {self.name!r}")
 
     def check_nonce(self, writer: str, nonce: str) -> None:
         """Refuse a nonce that a member reveals unless it is the one that its signature committed to."""
@@ -244,27 +245,14 @@ class Membership:
 
     def listing(self, writer: str) -> dict[str, Listed]:
         """Files of a member as the folder shows them now; more than the signed plan has steps for are refused."""
-        return self.folder.listing(writer, self._most_files)
-
-    @cached_property
-    def _most_files(self) -> int:
         signed = self.memory.remembered("signed")
-        return MOST_FILES if signed is None else signed.plan.most_files
+        return self.folder.listing(writer, MOST_FILES if signed is None else signed.plan.most_files)
 
-    @contextlib.contextmanager
-    def _ignored(self, writer: str, step: str) -> Iterator[None]:
-        """Name the file in every error about it; one that is not whole yet is waited for."""
-        try:
-            yield
-        except sealed.NotWholeError:
-            raise WaitingError(step, writer) from None
-        except (WireError, ProtectionError) as error:
-            kind = OtherQuestionError if isinstance(error, OtherQuestionError) else ProtectionError
-            raise kind(f"{self._place(writer, step)}: {error}; it is ignored") from error
+    def _where(self, writer: str, step: str) -> str:
+        return f"{writer}/{named(self.study.number, step)}"
 
     def _place(self, writer: str, step: str) -> str:
-        """Name of a step's file for people."""
-        return f"{self.folder.url}/{writer}/{named(self.study.number, step)}"
+        return f"{self.folder.url}/{self._where(writer, step)}"
 
     def _opened(self, writer: str, step: str, part: str) -> Path:
         return self.memory.path / "opened" / f"{writer}.{step}.{part}"

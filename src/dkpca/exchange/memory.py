@@ -149,7 +149,7 @@ class StudyMemory:
         """Have the ledger say once that a file leaves."""
         place = {"study": self.path.name, **place}
         if not any(place.items() <= line.items() for line in self.memory.ledger()):
-            with ledger.opened(self.memory.path / "ledger.jsonl", storage.PRIVATE_MODE) as book:
+            with ledger.opened(self.memory.path / "ledger.jsonl") as book:
                 book.append("sent", **place, **facts)
 
 

@@ -53,12 +53,6 @@ class OwnTable:
         return found if len(set(found)) == len(found) else []
 
     @property
-    def sources(self) -> list[str]:
-        """Column of the party's file that each column of X comes from."""
-        named = zip(self.preparation.names, self.preparation.columns, strict=True)
-        return [column.source for name, column in named if name not in self.covariates]
-
-    @property
     def notes(self) -> list[str]:
         """What became of the columns, in words."""
         reading = self.preparation.reading
@@ -74,12 +68,6 @@ class OwnTable:
         whole = OwnTable(self.preparation.apply(table), table.ids, table.keys, self.preparation)
         return whole.without(list(self.covariates))
 
-    def leaving_out(self, source: str) -> "OwnTable":
-        """Return the table without a column of the party's file."""
-        kept = [j for j, each in enumerate(self.sources) if each != source]
-        columns = tuple(column for column in self.preparation.columns if column.source != source)
-        return replace(self, X=self.X[:, kept], preparation=replace(self.preparation, columns=columns))
-
     def without(self, covariates: Sequence[str]) -> "OwnTable":
         """Return the table with some of its columns set apart."""
         names = self.preparation.names
@@ -88,16 +76,15 @@ class OwnTable:
         return replace(self, X=self.X[:, kept], covariates=apart) if apart else self
 
 
-def describe(folder: Path, table: Path, id_column: str | None, name: str, *, by_ids: bool) -> Path | None:
+def describe(folder: Path, table: Path, id_column: str | None, name: str, *, by_ids: bool) -> None:
     """Write party.toml with what was understood of a table, or of the one that another party.toml describes.
 
-    One that is there already stays. `by_ids`: the plan needs an id column. Returns the limits that the other
-    party.toml names.
+    One that is there already stays. `by_ids`: the plan needs an id column.
     """
-    path, how, limits = folder / PARTY_FILE, Reading(), None
+    path, how = folder / PARTY_FILE, Reading()
     if table.suffix == ".toml":
         given = party_file.read(table)
-        table, how, limits = party_file.table_of(given), given.reading, given.limits
+        table, how = party_file.table_of(given), given.reading
     if path.exists():
         before = party_file.read(path)
         if before.table is None or before.table.resolve() != table.resolve():
@@ -105,7 +92,7 @@ def describe(folder: Path, table: Path, id_column: str | None, name: str, *, by_
         named = before.reading.id_column
         if id_column not in (None, named) or (by_ids and named is None):
             raise InputError(f"{path}: names {named or 'no column'!r} as the ids; correct the line id = ... there")
-        return limits
+        return
     found = examine(table, replace(how, id_column=id_column or how.id_column))
     problems = (*found.id_problems, *found.problems)
     if problems:
@@ -114,7 +101,6 @@ def describe(folder: Path, table: Path, id_column: str | None, name: str, *, by_
         raise InputError(f"{table}: the plan matches samples by their ids; name the column with --id")
     values = {"party": name, "table": str(table.resolve())} | party_file.described(found.suggested)
     write(path, ("# How the table is read; 'dkpca check --help' explains the keys.\n" + as_toml(values)).encode())
-    return limits
 
 
 def load(folder: Path, columns_are: str, covariates: Sequence[str] = ()) -> OwnTable:
@@ -135,22 +121,18 @@ def load(folder: Path, columns_are: str, covariates: Sequence[str] = ()) -> OwnT
 
 def freeze(memory: StudyMemory, table: OwnTable) -> str:
     """Keep the table before it is signed; return its digest."""
-    numbers = io.BytesIO()
-    names = table.preparation.names
+    names, numbers = table.preparation.names, io.BytesIO()
     whole = np.empty((len(table.X), len(names)))
-    whole[:, [j for j, name in enumerate(names) if name not in table.covariates]] = table.X
+    whole[:, [name not in table.covariates for name in names]] = table.X
     for name, values in table.covariates.items():
         whole[:, names.index(name)] = values
     np.save(numbers, whole, allow_pickle=False)
-    about = {
-        "covariates": list(table.covariates),
-        "ids": table.ids,
-        "keys": table.keys,
-        "preparation": codec.described(table.preparation),
-    }
-    parts = {"about.json": json.dumps(about, sort_keys=True).encode(), "numbers.npy": numbers.getvalue()}
-    for name, data in parts.items():
-        memory.replace(f"table/{name}", data)  # one of a signature that was cut short may lie there
+    described = codec.described(table.preparation)
+    about = {"covariates": [*table.covariates], "ids": table.ids, "keys": table.keys, "preparation": described}
+    memory.replace(
+        "table/about.json", json.dumps(about, sort_keys=True).encode()
+    )  # over one of a signature cut short
+    memory.replace("table/numbers.npy", numbers.getvalue())
     return digest(memory)
 
 

@@ -30,8 +30,6 @@ MOST_PLAN, MOST_MEMBER, MOST_SIGNATURE = 2**18, 2**12, 2**14  # bytes
 FEWEST_MASKED = 3  # parties of a masked sum in a study: of two, each knows the other's numbers from the sum
 ALIGNMENTS = ("position", "tokens", "psi")
 HEX = "[0-9a-f]{64}"
-MOST_BITS = 64  # of a whole number that a message repeats
-PLACE = re.compile(r"\(at [a-z0-9, ]+\)$")
 
 
 def _whole(least: int, most: int = 10**9) -> Callable[[Any], bool]:
@@ -54,17 +52,13 @@ def _is_columns(value: Any) -> bool:
     return isinstance(value, dict) and len(value) <= 1 and all(map(_is_names, value.values()))
 
 
-def _is_day(value: Any) -> bool:
-    return isinstance(value, datetime.date) and not isinstance(value, datetime.datetime)
-
-
 def _is_bounds(value: Any) -> bool:
     numbers = isinstance(value, list) and len(value) == 2 and all(type(v) in (int, float) for v in value)
     return numbers and 0 < value[0] <= value[1] <= sys.float_info.max
 
 
 def _after(days: int) -> datetime.date:
-    """Return the day so many days from now, the same one everywhere."""
+    """Return the day so many days from now, in UTC."""
     return datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(days=days)
 
 
@@ -77,14 +71,13 @@ Names = Annotated[tuple[str, ...], _is_names]
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Everything that will be computed and sent. `fit` holds the settings of the fit, by their names.
-
-    A plan has defaults for whoever makes one; a plan that is read has every field written out.
-    """
+    """Everything that will be computed and sent; the defaults are for whoever makes one."""
 
     version: Version = VERSION
     id: Annotated[str, _matches("[0-9a-f]{32}")] = field(default_factory=lambda: secrets.token_hex(16))
-    ends: Annotated[datetime.date, _is_day] = field(default_factory=lambda: _after(DAYS))
+    ends: Annotated[datetime.date, lambda value: type(value) is datetime.date] = field(
+        default_factory=lambda: _after(DAYS)
+    )
     center: Text  # who fuses
     parties: Names
     result_to: Names  # who gets the result, the center among them
@@ -93,11 +86,9 @@ class Plan:
     gamma: Annotated[tuple[float, float], _is_bounds] = (1e-4, 1.0)  # bounds of a width that follows from the data
     batches: Annotated[int, _whole(0, 1000)] = 0  # of new samples
     batch_samples: Annotated[int, _whole(0)] = 0  # fewest of a batch
-    # Columns of one party, taken out of the components; the center sees them.
-    covariates: Annotated[Mapping[str, tuple[str, ...]], _is_columns] = field(default_factory=dict)
-    # Whether the parties get the row means of the fused matrix.
-    row_means: Annotated[bool, lambda value: isinstance(value, bool)] = False
-    fit: Annotated[Mapping[str, Any], lambda value: isinstance(value, dict)]
+    covariates: Annotated[Mapping[str, tuple[str, ...]], _is_columns] = field(default_factory=dict)  # by their owner
+    row_means: Annotated[bool, lambda value: isinstance(value, bool)] = False  # of the fused matrix, for the parties
+    fit: Annotated[Mapping[str, Any], lambda value: isinstance(value, dict)]  # settings, by their names
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -139,10 +130,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Study:
-    """A plan, the files of all members once they have joined, and their signatures once all have signed.
-
-    Each is kept as raw bytes and as what they say.
-    """
+    """A plan, the files of all members once they have joined, and their signatures once all have signed."""
 
     number: int  # of the plan in its folder; it is in the names of all files that belong to it
     raw_plan: bytes
@@ -178,8 +166,7 @@ class Study:
     @cached_property
     def members(self) -> dict[str, Member]:
         """All members by name, in the order of the plan."""
-        plan = self.plan
-        return {name: read_member(self.raw_members[name], name, plan.id) for name in plan.members}
+        return {name: read_member(self.raw_members[name], name, self.plan.id) for name in self.plan.members}
 
     @cached_property
     def fingerprint(self) -> str:
@@ -231,10 +218,9 @@ def make_signature(study: Study, name: str, me: Secrets, table_digest: str) -> b
     """Sign a study: the same bytes each time."""
     commitment = hashlib.sha256(me.derive("commitment to the table") + bytes.fromhex(table_digest)).hexdigest()
     says = Signature(me.derive("nonce", "first").hex(), sha256(second_nonce(me)), commitment)
-    body = sealed.canonical(vars(says))
     about = sealed.Header("signature", study.fingerprint, "signature", name, NO_QUESTION, {})
     file = io.BytesIO()
-    sealed.write(file, about, [sealed.Part("all", sealed.ANYBODY, [body])], me, {})
+    sealed.write(file, about, [sealed.Part("all", sealed.ANYBODY, [sealed.canonical(vars(says))])], me, {})
     return file.getvalue()
 
 
@@ -286,9 +272,7 @@ def read_plan(raw: bytes) -> Plan:
     if not set(plan.covariates) <= set(plan.parties):
         raise InputError("the plan: covariates are columns of a party's table; name one of the parties")
     if plan.covariates and plan.row_means:
-        raise InputError(
-            "the plan: row means do not apply to a kernel without its covariates; write row_means = false"
-        )
+        raise InputError("the plan: row means do not apply to a kernel without its covariates")
     if plan.batches and plan.batch_samples < 2:
         raise InputError("the plan: a batch of one sample would single it out; batch_samples must be at least 2")
     return plan
@@ -315,29 +299,20 @@ def _parsed(raw: bytes, what: str, record: type[Any]) -> dict[str, Any]:
     valid = {name: hint.__metadata__[0] for name, hint in hints.items()}
     try:
         values = toml_values(raw.decode())
-    except OutsizeError as error:
-        raise InputError(f"{what} has {error}; do not sign it") from error
     except ValueError as error:
-        place = PLACE.search(str(error))
-        raise InputError(f"{what} is not a TOML file{f' {place[0]}' if place else ''}; do not sign it") from error
+        reason = f"has {error}" if isinstance(error, OutsizeError) else "is not a TOML file"
+        raise InputError(f"{what} {reason}; do not sign it") from error
     if deeper(values, DEEPEST):
         raise InputError(f"{what} has {TOO_DEEP}; do not sign it")
     if values.get("version") != VERSION:
         raise InputError(f"{what} has another version; this program reads version {VERSION}")
-    unknown, missing = sorted(set(values) - set(valid)), sorted(set(valid) - set(values))
-    if unknown or missing:
-        named = printable(", ".join(unknown or missing))
-        raise InputError(f"{what} {'has unknown keys' if unknown else 'lacks the keys'} {named}; do not sign it")
+    for problem, keys in (
+        ("has unknown keys", set(values) - set(valid)),
+        ("lacks the keys", set(valid) - set(values)),
+    ):
+        if keys:
+            raise InputError(f"{what} {problem} {printable(', '.join(sorted(keys)))}; do not sign it")
     for key, is_valid in valid.items():
         if not is_valid(values[key]):
-            raise InputError(f"{what}: {key}{_said(values[key])} cannot be used; do not sign it")
+            raise InputError(f"{what}: {key} cannot be used as it stands there; do not sign it")
     return values
-
-
-def _said(value: Any) -> str:
-    """Repeat a value that is short by its kind; nothing of a table, or of a number with thousands of digits."""
-    if isinstance(value, dict) or (isinstance(value, int) and value.bit_length() > MOST_BITS):
-        return ""
-    if isinstance(value, list):
-        return f", a list of {len(value)},"
-    return f" = {printable(repr(value))[:80]}"

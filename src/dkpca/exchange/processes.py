@@ -162,4 +162,4 @@ def matched_samples(
         notes.insert(
             0, f"{len(names):,} samples, of which {n_common:,} are in all tables ({counts}); {what} for others"
         )
-    return given, names, [*(given.notes if lacking else given.moved), *notes]  # `tune` has no --lacking
+    return given, names, [*(given.notes if lacking else given.moved), *notes]

@@ -103,8 +103,7 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[FusedModel]:
     if settings.protect != "none" or terms.align == "tokens":
         yield _seeds(names, terms)
     if terms.align != "position":
-        keeps, sums = settings.lacking in ("mean", "complete"), settings.protect == "sums"
-        terms = yield from aligned(names, terms, union=keeps, at_least=2 if sums else 1)
+        terms = yield from aligned(names, terms, union=settings.lacking in ("mean", "complete"))
         if settings.protect != "none":
             terms = replace(terms, places=None)  # the parties pad their own tables
     if settings.protect == "sums":
@@ -337,7 +336,8 @@ def _go(
 
 def summary_question(settings: Fit, chosen: Mapping[str, Kernel], party: str, n_samples: int) -> q.SummaryWanted:
     """Return the question for a party's summary; the party can make it itself."""
-    balanced = settings.weights == BALANCED
+    # Under the product exponents add: all together have mean 1, as with one well chosen width.
+    exponent = 1.0 / len(chosen) if combination(chosen, settings.law).law.multiplies else 1.0
     return q.SummaryWanted(
         kernel=chosen[party],
         rank=settings.rank_rule,
@@ -346,7 +346,7 @@ def summary_question(settings: Fit, chosen: Mapping[str, Kernel], party: str, n_
         random_state=settings.seed,
         keep_training=settings.projection == "exact",
         standardize=settings.standardize,
-        balance=combination(chosen, settings.law).law.mean_exponent(len(chosen)) if balanced else 0.0,
+        balance=exponent if settings.weights == BALANCED else 0.0,
         law=settings.law,  # type: ignore[arg-type]  # checked
         blind=settings.protect == "blind",
         n_samples=n_samples,
@@ -357,17 +357,9 @@ def _by_sums(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[tuple[M
     """Masked sums: the center gets the joint distances or inner products, as if one party had all columns."""
     kernel, derived = joint_kernel(names, settings)
     shape = yield from _shape(names, settings, terms)
-    padded = settings.lacking == "mean"
-    what = quantities.of_fit(kernel, shape.n_samples, settings.n_landmarks, settings.precision, padded=padded)
-    widths: Callable[[], Widths] = dict
-    if width_comes_first(names, settings):
-        widths, derived = (yield from _widths(names, settings, terms, shape)), False
-
-    def chosen() -> Kernel:
-        return replace(kernel, gamma=widths()[names[0]]) if widths() else kernel  # type: ignore[type-var]
-
-    agreed, covariates = yield from _go(settings, terms, shape, lambda: dict.fromkeys(names, chosen()))
-    known = chosen() if agreed is None else agreed.kernels[names[0]]
+    what = quantities.of_fit(kernel, shape.n_samples, settings.n_landmarks, settings.precision)
+    agreed, covariates = yield from _go(settings, terms, shape, lambda: dict.fromkeys(names, kernel))
+    known = kernel if agreed is None else agreed.kernels[names[0]]
     joined = yield from _added(settings, terms, known, what, shape)
 
     def fused() -> FusedModel:
@@ -387,8 +379,8 @@ def _seeds(names: Sequence[str], terms: Terms) -> Ask:
     return Ask(terms.step("seeds"), dict.fromkeys(names, question), readers="parties")
 
 
-def aligned(names: Sequence[str], terms: Terms, *, union: bool = False, at_least: int = 1) -> Steps[Terms]:
-    """Find the samples that all parties have, or `at_least` so many, by tokens under their key or by a ring.
+def aligned(names: Sequence[str], terms: Terms, *, union: bool = False) -> Steps[Terms]:
+    """Find the samples that all parties have, or any of them, by tokens under their key or by a ring.
 
     Tells the parties which these are; returns the terms with the places of their samples among all.
     """
@@ -400,7 +392,7 @@ def aligned(names: Sequence[str], terms: Terms, *, union: bool = False, at_least
         lists = lambda: {name: tokens[name].entries() for name in names}  # noqa: E731
     matched = Ask(
         terms.step("matched"),
-        lambda: _matched(lists(), ring, union, batch, at_least),
+        lambda: _matched(lists(), ring, union, batch),
         expects=lambda told: (
             isinstance(told, q.MatchedGiven)
             and (told.ring, told.places is not None, told.batch) == (ring, union, batch)
@@ -435,14 +427,12 @@ def _by_ring(names: Sequence[str], terms: Terms, union: bool) -> Steps[Callable[
     return fully_raised
 
 
-def _matched(lists: Mapping[str, list[bytes]], ring: bool, keep_all: bool, batch: str, at_least: int) -> Questions:
+def _matched(lists: Mapping[str, list[bytes]], ring: bool, keep_all: bool, batch: str) -> Questions:
     """Tell each party the positions of the common samples in its list, and of a union the places of its samples."""
     from dkpca.protection.psi import intersection, union
 
     found = intersection(lists)
     n_samples, places = union(lists) if keep_all else (len(next(iter(found.values()))), None)
-    if places is not None and at_least > 1:
-        check_hidden_among_others(places)
     if not next(iter(found.values())):
         raise alignment.nothing_common(lists)
     return {
@@ -456,17 +446,6 @@ def _matched(lists: Mapping[str, list[bytes]], ring: bool, keep_all: bool, batch
         )
         for name, positions in found.items()
     }
-
-
-def check_hidden_among_others(places: Mapping[str, Any]) -> None:
-    """Refuse masked sums over samples that one party has alone: the others add what is the same for all of these."""
-    holders = np.bincount(np.concatenate([np.asarray(own) for own in places.values()]))
-    alone = int((holders < 2).sum())
-    if alone:
-        raise FusionError(
-            f"{alone:,} of {len(holders):,} samples are at one party only, and a masked sum over them would reveal "
-            "that party's numbers; use protect='blind', or lacking='drop'"
-        )
 
 
 def _shape(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[q.Derived]:
@@ -668,12 +647,6 @@ def joint_kernel(names: Sequence[str], settings: Fit) -> tuple[Kernel, bool]:
         )
     width: Any = 1.0 if derived else settings.gamma
     return kernels_of(names, settings, dict.fromkeys(names, width))[names[0]], derived
-
-
-def width_comes_first(names: Sequence[str], settings: Fit) -> bool:
-    """Whether masked sums need the derived width before they are formed: the mean of phi depends on it."""
-    kernel, derived = joint_kernel(names, settings)
-    return derived and kernel.unit_diagonal and settings.lacking == "mean"
 
 
 def _check_protected(names: Sequence[str], settings: Fit) -> None:

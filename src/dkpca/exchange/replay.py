@@ -64,7 +64,7 @@ def terms_of(member: Membership) -> Terms:
     )
 
 
-def at_center(member: Membership, fit: Fit, folder: Path) -> tuple[str, list[str]]:
+def at_center(member: Membership, fit: Fit, folder: Path) -> list[str]:
     """Go on as far as the answers reach; keep the model, the embedding and the certificate; return notes."""
     plan, terms = member.study.plan, terms_of(member)
     model = replay(member, protocols.fit(plan.parties, fit, terms))
@@ -84,7 +84,7 @@ def at_center(member: Membership, fit: Fit, folder: Path) -> tuple[str, list[str
         write_result(folder / batch, None, to_numpy(scores), {})
     unsent = plan.row_means and model.solver.startswith("landmark")
     said = "no row means were sent, which the plan asks for: the landmark solver computes few entries of the matrix"
-    return str(folder), [model.certificate.verdict(), *([said] if unsent else [])]
+    return [model.certificate.verdict(), *([said] if unsent else [])]
 
 
 def _write_settings(
@@ -414,7 +414,7 @@ class PartySide:
 
     def _kernels(self, derived: q.Derived) -> dict[str, Kernel] | None:
         """Kernels that follow from the plan with the widths told; None if a width is outside the plan's bounds."""
-        if self.fit.protect == "sums" and not protocols.width_comes_first(self.names, self.fit):
+        if self.fit.protect == "sums":
             return dict.fromkeys(self.names, protocols.joint_kernel(self.names, self.fit)[0])
         try:
             widths = protocols.known_widths(self.names, self.fit, self.terms, derived)
@@ -516,20 +516,17 @@ def _samples_in(table: OwnTable) -> set[Any]:
     return set(table.keys) if table.keys is not None else {row.tobytes() for row in np.asarray(table.X)}
 
 
-def unread_in(folder: Path, new: Mapping[str, OwnTable]) -> list[str]:
-    """Name the files of new samples that wait for one before them, or are more than is allowed."""
-    files = [path for path in sorted(folder.glob("[1-9]*.*")) if f"batch-{path.name.partition('.')[0]}" not in new]
-    return [f"{path} is not read: the next batch is {len(new) + 1}, and every one before it stays" for path in files]
-
-
-def batches_in(folder: Path, table: OwnTable, count: int) -> dict[str, OwnTable]:
-    """Tables of new samples in a folder, by their batch: 1.csv, 2.csv and so on, in their order, without a gap."""
+def batches_in(folder: Path, table: OwnTable, count: int) -> tuple[dict[str, OwnTable], list[str]]:
+    """Tables of new samples by their batch: 1.csv, 2.csv and so on, without a gap; and a note on each other file."""
     found: dict[str, OwnTable] = {}
+    others = sorted(folder.glob("[1-9]*.*"))
     for number in range(1, count + 1):
-        files = sorted(folder.glob(f"{number}.*"))
+        files = [path for path in others if path.name.startswith(f"{number}.")]
         if not files:
             break
         if len(files) > 1:
             raise InputError(f"{folder}: {files[0].name} and {files[1].name} are both batch {number}; keep one")
+        others.remove(files[0])
         found[f"batch-{number}"] = table.new_rows(files[0])
-    return found
+    said = f"is not read: the next batch is {len(found) + 1}, and every one before it stays"
+    return found, [f"{path} {said}" for path in others]

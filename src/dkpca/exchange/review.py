@@ -51,7 +51,6 @@ ASSUMED = (
 )
 UNMEASURED = "something that cannot be measured"  # and counts as recovered
 SHOWN_COLUMNS = 8
-MOST_LEFT_OUT = 5  # columns that a review leaves out to see whether the plan is then green
 MOST_ROWS, FEWEST_ROWS = 3000, 200  # of all parties together in a rehearsal, and of each
 MANY_NUMBERS, MOST_NUMBERS = 2**25, 2**27  # of a rehearsal: beyond, it has fewer rows; or is not made
 INDEPENDENT, ALIKE, COPIES = "independent columns", "own rows, shuffled", "own rows"  # in the place of the others'
@@ -422,7 +421,7 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
     own = {step: answers[name] for step, (_, answers) in heard.items()}
     small = sum(wire.size(answer) for answer in own.values() if isinstance(answer, Shape | Go | Reveal))
     yield Leaving("table size, consent and random numbers", center, small, None)
-    if not is_known and (plan.protect != "sums" or protocols.width_comes_first(plan.parties, case.fit)):
+    if not is_known and plan.protect != "sums":
         what = "mean distance between your samples, from which gamma follows" + ", masked" * (plan.protect != "none")
         yield Leaving(what, center, wire.size(Statistics(name, T, table.X.shape[1], 1.0)), None)
     if plan.protect == "sums":
@@ -507,8 +506,7 @@ def _sums(case: Case, heard: Heard, model: FusedModel, tables: Mapping[str, Matr
     """
     plan, n_samples = case.plan, len(case.table.X)
     (joined,) = model.summaries.values()
-    padded = case.fit.lacking == "mean"
-    added = quantities.of_fit(joined.kernel, n_samples, case.fit.n_landmarks, case.fit.precision, padded=padded)
+    added = quantities.of_fit(joined.kernel, n_samples, case.fit.n_landmarks, case.fit.precision)
     size = sum(added.count(piece) for piece in added.pieces) * added.bits // 8 + 8 * n_samples * added.lengths
     n_rows, n_features = joined.n_samples, sum(case.columns.values())
     total, what = np.zeros((n_rows, n_rows)), "distances"
@@ -528,16 +526,14 @@ def _sums(case: Case, heard: Heard, model: FusedModel, tables: Mapping[str, Matr
     matrix = replace(recovery.seen_in(joined, np.arange(n_rows)), n_features=0)
     yield Leaving("the joint kernel matrix, computed from these sums", plan.center, 0, matrix)
     known = sorted(set(case.limits.public) & set(plan.parties) - {case.name})
-    if not padded and not known:
+    if not known:
         return
-    # Samples that the others lack differ in the sum by this party's numbers alone, and only the center knows which
-    # these are: it counts as if all were. A center that has another party's columns subtracts what these add.
+    # A center that has another party's columns subtracts what these add.
     X, kernel = case.table.X[case.rows], joined.kernel
     X = standardized(X, *column_scales(X)) if case.fit.standardize and kernel.columns_are == "quantities" else X
     own = quantities.Compared(kernel, X, X).between(X, X)
     own = own if kernel.unit_diagonal else quantities.as_distances(own)
-    where = "between samples that the others lack" if padded else f"less what the columns of {', '.join(known)} add"
-    alone, found = f"your own {what}, {where}", recovery.points(own)
+    alone, found = f"your own {what}, less what the columns of {', '.join(known)} add", recovery.points(own)
     others = recovery.placed(found, own, apart[case.name])
     yield Leaving(alone, plan.center, 0, _plain(found, case.table, others))
 
@@ -652,54 +648,34 @@ def _findings(case: Case, leaving: Sequence[Leaving], worst: float) -> tuple[Fin
 
 
 def _nearest(case: Case) -> str:
-    """Name the first of a few changes that makes the plan green."""
-    fit, limits = case.fit, case.limits
+    """Name the first of a few changes that makes the plan green; empty: none does."""
+    fit, plan, limits = case.fit, case.plan, case.limits
     precision = PRECISIONS[min(PRECISIONS.index(fit.precision), PRECISIONS.index(limits.precision))]
     audit = fit.audit if (fit.audit or 0) <= limits.audit_rows else None
-    samples, batches = max(case.plan.samples, limits.samples), min(case.plan.batches, limits.batches)
-    batch_samples = max(case.plan.batch_samples, limits.samples)
-    few = 2 if fit.n_components is None else min(2, fit.n_components)
+    samples, size = max(plan.samples, limits.samples), max(plan.batch_samples, limits.samples)
+    within = [f"precision {precision}"] * (precision != fit.precision) + ["no audit"] * (audit != fit.audit)
     blind = {"protect": "blind", "rank": "auto", "law": "sum"}
     tries: dict[str, dict[str, Any]] = {
         "the same plan, with its numbers within the limits": {},
         f"rank: recovery={limits.recovery:g}": {"rank": Recovery(limits.recovery, limits.known_rows)},
+        "protect: blind, law: sum": blind,
+        "protect: blind, law: sum, components: 1": blind | {"n_components": 1},
     }
-    tries |= {
-        f"protect: blind, law: sum, components: {n}": blind | {"n_components": n} for n in (fit.n_components, few, 1)
-    }
-    said = [f"precision {precision}" if precision != fit.precision else "", "no audit" if audit != fit.audit else ""]
-    said += [f"at least {samples} samples"]
-    of_size = f" of at least {batch_samples} samples"
-
-    def measured(
-        changes: Mapping[str, Any], table: OwnTable, batches: int = batches
-    ) -> tuple[bool, dict[str, float]]:
-        other = replace(fit, precision=precision, audit=audit, **changes)
-        numbers: dict[str, Any] = {"samples": samples, "batches": batches, "batch_samples": batch_samples}
-        plan = replace(case.plan, **numbers, fit={**case.plan.fit, "protect": other.protect})
-        columns = {**case.columns, case.name: table.X.shape[1]}
-        changed = replace(case, fit=other, plan=plan, table=table, columns=columns)
-        if not all(finding.ok for finding in _findings(changed, (), 0.0)):
-            return False, {}  # red, whatever is measured
-        worst, leaving = _worst(changed)
-        findings = _findings(changed, leaving, max(worst.values(), default=0.0))
-        rank = max((each.rank for each in leaving), default=0)
-        useless = 0 < rank < min(few, table.X.shape[1])  # fewer eigenpairs than the least number of components
-        return all(finding.ok for finding in findings) and not useless, worst
-
-    for n, (words, changes) in product(dict.fromkeys((batches, 0)), tries.items()):
+    for batches, words in product(dict.fromkeys((min(plan.batches, limits.batches), 0)), tries):
         with suppress(DKPCAError):  # settings that exclude each other
-            if measured(changes, case.table, n)[0]:
-                return ", ".join(filter(None, [words, *said, f"{n} batches{of_size * (n > 0)}"]))
-    # The plan as it is, without the columns that are recovered best, one after another.
-    table, left_out = case.table, list[str]()
-    green, worst = measured({}, table)
-    while not green and worst and len(left_out) < MOST_LEFT_OUT and len(set(table.sources)) > 2:
-        left_out.append(table.sources[table.columns.index(max(worst, key=worst.__getitem__))])
-        table = table.leaving_out(left_out[-1])
-        green, worst = measured({}, table)
-    if not green:
-        return ""
-    names = ", ".join(map(repr, left_out))
-    words = f"the same plan without {names} ('exclude' in party.toml; then ask for the next plan and join it)"
-    return ", ".join(filter(None, [words, *said, f"{batches} batches{of_size * (batches > 0)}"]))
+            other = replace(fit, precision=precision, audit=audit, **tries[words])
+            numbers: dict[str, Any] = {"samples": samples, "batches": batches, "batch_samples": size}
+            near = replace(plan, **numbers, fit={**plan.fit, "protect": other.protect})
+            changed = replace(case, fit=other, plan=near)
+            if all(each.ok for each in _findings(changed, (), 0.0)):  # else red, whatever is measured
+                worst, leaving = _worst(changed)
+                found = _findings(changed, leaving, max(worst.values(), default=0.0))
+                too_few = (
+                    0
+                    < max((each.rank for each in leaving), default=0)
+                    < min(2, other.n_components or 2, case.table.X.shape[1])
+                )
+                if all(each.ok for each in found) and not too_few:
+                    said = f"{batches} batches" + f" of at least {size} samples" * (batches > 0)
+                    return ", ".join([words, *within, f"at least {samples} samples", said])
+    return ""

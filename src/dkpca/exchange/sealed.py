@@ -46,11 +46,6 @@ class Part:
     readers: tuple[str, ...]
     content: Sequence[bytes | memoryview]  # pieces of any size
 
-    @property
-    def length(self) -> int:
-        """Bytes before encryption."""
-        return sum(memoryview(piece).nbytes for piece in self.content)
-
 
 @dataclass(frozen=True)
 class Sealed:
@@ -90,18 +85,19 @@ def write(file: BinaryIO, about: Header, parts: Sequence[Part], me: Secrets, sea
 
     `about` says everything but the parts; `sealing` has the sealing key of every member.
     """
-    keys = {part.name: secrets.token_bytes(32) for part in parts}
-    places = {
-        part.name: Sealed(part.readers, _ciphertext(part), "0" * 64, dict.fromkeys(_holders(part, about), "00" * 80))
-        for part in parts
-    }
+    keys, places = {part.name: secrets.token_bytes(32) for part in parts}, dict[str, Sealed]()
+    for part in parts:
+        length = sum(memoryview(piece).nbytes for piece in part.content)
+        length += TAG * max(1, -(-length // PIECE)) if part.readers else 0  # an encrypted part has a piece at least
+        holders = sorted({*part.readers, about.writer}) if part.readers else []
+        places[part.name] = Sealed(part.readers, length, "0" * 64, dict.fromkeys(holders, "00" * 80))
     file.seek(PREFIX + len(_encoded(about, places)) + SIGNATURE_BYTES)  # digests and keys have fixed lengths
     for part in parts:
         places[part.name] = replace(places[part.name], sha256=_write_part(file, part, keys[part.name]))
-    for part in parts:
-        info = _info(about, places, part.name)
-        wrapped = {n: seal(keys[part.name], sealing[n], info).hex() for n in _holders(part, about)}
-        places[part.name] = replace(places[part.name], keys=wrapped)
+    for name, place in places.items():
+        info = _info(about, places, name)
+        wrapped = {holder: seal(keys[name], sealing[holder], info).hex() for holder in place.keys}
+        places[name] = replace(place, keys=wrapped)
     text = _encoded(about, places)
     file.seek(0)
     file.write(MAGIC + len(text).to_bytes(4, "big") + text + me.sign(SIGNED + text))
@@ -191,15 +187,6 @@ def uncanonical(text: bytes, what: str) -> Any:
     return value
 
 
-def _ciphertext(part: Part) -> int:
-    """Bytes of a part in the file; an encrypted one has one piece at least."""
-    return part.length + (TAG * max(1, -(-part.length // PIECE)) if part.readers else 0)
-
-
-def _holders(part: Part, about: Header) -> list[str]:
-    return sorted({*part.readers, about.writer}) if part.readers else []
-
-
 def _write_part(file: BinaryIO, part: Part, key: bytes) -> str:
     """Write one part; return the digest of what was written."""
     state, cipher, content = hashlib.sha256(), ChaCha20Poly1305(key), memoryview(b"".join(part.content))
@@ -233,23 +220,21 @@ def _encoded(about: Header, parts: Mapping[str, Sealed]) -> bytes:
 
 def _decoded(text: bytes, start: int) -> Header:
     """Header from its bytes; every entry has to be there and of its type, and no other."""
-    found = uncanonical(text, "its header")
+    found, parts = uncanonical(text, "its header"), dict[str, Sealed]()
     try:
-        about = Header(**{word: found[word] for word in WORDS}, parts={})
-        parts = {
-            part["name"]: Sealed(tuple(part["readers"]), part["length"], part["sha256"], part["keys"])
-            for part in found["parts"]
-        }
+        about = Header(**{word: found[word] for word in WORDS}, parts=parts)
+        for part in found["parts"]:
+            place = Sealed(tuple(part["readers"]), part["length"], part["sha256"], part["keys"], start)
+            parts[part["name"]] = place
+            start += place.length
+        texts = [*(getattr(about, word) for word in WORDS), *parts]
         whole = bool(parts) and _encoded(about, parts) == text and all(map(_is_whole, parts.values()))
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise WireError("its header lacks entries of its kind, or has others") from error
-    words = [getattr(about, word) for word in WORDS]
-    if not whole or not all(isinstance(word, str) for word in (*words, *parts)) or not HEX.fullmatch(about.question):
+        whole = whole and all(isinstance(each, str) for each in texts) and bool(HEX.fullmatch(about.question))
+    except (KeyError, TypeError, AttributeError, ValueError):
+        whole = False
+    if not whole:
         raise WireError("its header lacks entries of its kind, or has others")
-    for name, part in parts.items():
-        parts[name] = replace(part, offset=start)
-        start += part.length
-    return replace(about, parts=parts)
+    return about
 
 
 def _is_whole(part: Sealed) -> bool:

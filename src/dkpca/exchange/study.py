@@ -15,14 +15,13 @@ from dkpca.exchange.member import Membership
 from dkpca.exchange.memory import Memory, write
 from dkpca.exchange.plan import Plan, Study
 from dkpca.exchange.protocols import Terms, check_terms
-from dkpca.exchange.replay import PartySide, at_center, batches_in, unread_in
+from dkpca.exchange.replay import PartySide, at_center, batches_in
 from dkpca.exchange.review import Case, Review
 from dkpca.party.limits import Limits
 from dkpca.settings import Fit, from_values
 from dkpca.store.party_file import read_limits
 from dkpca.wording import counted
 
-RESULT = "result"
 LIMITS_FILE = "limits.toml"
 NOT_OURS = "this member did not write the file that lies here; ask the folder's host to remove it"
 
@@ -43,10 +42,10 @@ def join(folder: Folder, memory: Memory, table: Path, id_column: str | None, nam
         raise InputError(f"{name!r} is not a party of this study; set --name to one of {', '.join(plan.parties)}")
     memory.path.mkdir(mode=0o700, parents=True, exist_ok=True)
     with memory.locked():
-        given = own_table.describe(memory.path, table, id_column, name, by_ids=plan.align != "position")
+        own_table.describe(memory.path, table, id_column, name, by_ids=plan.align != "position")
         limits = memory.path / LIMITS_FILE
         if not limits.exists():
-            write(limits, (Limits() if given is None else read_limits(given)).to_toml().encode())
+            write(limits, Limits().to_toml().encode())
         own = own_table.load(memory.path, fit.family_of(name).columns_are, plan.covariates.get(name, ()))
         founding.join(folder, memory, here, name, own.X.shape[1])
     rows, columns = (counted(count, noun) for count, noun in zip(own.X.shape, ("sample", "column"), strict=True))
@@ -133,24 +132,22 @@ def run(folder: Folder, memory: Memory) -> dict[str, Any]:
     """Do all that this member can do now; raises `WaitingError` while others are waited for."""
     with memory.locked():
         member = founding.seat(folder, memory)
-        with founding.remembering_since(member):
-            plans.check_end(member.study.plan)
-            member.memory.secrets()  # which says it if the study is closed here
-            member.check_refusals()
-            plan, fit = member.study.plan, settings_of(member.study.plan)
-            later = "" if member.study.number == 1 else f"-{member.study.number}"
-            result = memory.path / f"{RESULT}{later}"
-            if member.name != plan.center:
-                table = own_table.frozen(member.memory)
-                limits, folder_of_new = read_limits(memory.path / LIMITS_FILE), memory.path / f"new{later}"
-                new = batches_in(folder_of_new, table, min(plan.batches, limits.batches))
-                side = PartySide(member, fit, table, limits, new, unread_in(folder_of_new, new))
-                return {"result": str(side.run(result) or member.memory.path), "notes": side.notes}
-            try:
-                return dict(zip(("result", "notes"), at_center(member, fit, result), strict=True))
-            except FusionError as error:
-                reason = "samples" if isinstance(error, TooFewSamplesError) else "fusion"
-                member.refuse("fusion", reason, str(error))
+        plans.check_end(member.study.plan)
+        member.memory.secrets()  # which says it if the study is closed here
+        member.check_refusals()
+        plan, fit = member.study.plan, settings_of(member.study.plan)
+        later = "" if member.study.number == 1 else f"-{member.study.number}"
+        result = memory.path / f"result{later}"
+        if member.name != plan.center:
+            table, limits = own_table.frozen(member.memory), read_limits(memory.path / LIMITS_FILE)
+            new, notes = batches_in(memory.path / f"new{later}", table, min(plan.batches, limits.batches))
+            side = PartySide(member, fit, table, limits, new, notes)
+            return {"result": str(side.run(result) or member.memory.path), "notes": side.notes}
+        try:
+            return {"result": str(result), "notes": at_center(member, fit, result)}
+        except FusionError as error:
+            reason = "samples" if isinstance(error, TooFewSamplesError) else "fusion"
+            member.refuse("fusion", reason, str(error))
 
 
 def _table_and_limits(seat: Membership, plan: Plan) -> tuple[own_table.OwnTable, Limits]:

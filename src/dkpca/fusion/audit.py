@@ -7,13 +7,13 @@ a confidence bound needs (`mean_at_most`). docs/certificate.md has the proofs.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
 
 from dkpca.certificate import Audit
-from dkpca.certificate.estimate import Matrix, change, spectrum_at, turned
+from dkpca.certificate.estimate import Positions, Vector, change, spectrum_at, turned
 from dkpca.certificate.proof import PartyError, parts_of
 from dkpca.errors import FusionError, InputError
 from dkpca.fusion.fused_model import FusedModel, basis_of
@@ -25,8 +25,6 @@ from dkpca.linalg.rows import in_order, strips
 from dkpca.messages import MOST_AUDITED, AuditRequest, AuditRows
 
 CONFIDENCE = 0.95
-WORTH = 3.0  # logarithm of 1 / 0.05: how many draws' worth of its range a bound is off at least
-Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
 ABSURD = 1e6  # times the largest of the diagonal: beyond all rounding, and squares do not overflow yet
 LARGEST_STAKE = 0.9  # below 1, so that no draw can ruin
 
@@ -40,7 +38,14 @@ LARGEST_STAKE = 0.9  # below 1, so that no draw can ruin
 
 def mean_at_most(draws: Vector, alpha: float) -> float:
     """Bound on the mean of independent draws from [0, 1], false with a probability of at most alpha."""
-    stakes = _stakes(draws, alpha)
+    # Stake on each draw, from those before it: sqrt(2 log(1 / alpha) / (n variance)), about what is best for a mean
+    # known to sqrt(variance / n).
+    n = len(draws)
+    count = np.arange(1, n + 1)
+    means = (0.5 + np.cumsum(draws)) / (1 + count)
+    spread = (0.25 + np.cumsum((draws - means) ** 2)) / (1 + count)
+    before = np.concatenate([[0.25], spread[:-1]])
+    stakes = np.minimum(np.sqrt(2.0 * math.log(1.0 / alpha) / (n * before)), LARGEST_STAKE)
 
     def refuted(mean: float) -> bool:
         """Whether betting on less than this mean has won so much that it is not this large."""
@@ -57,27 +62,7 @@ def mean_at_most(draws: Vector, alpha: float) -> float:
     return high
 
 
-def _stakes(draws: Vector, alpha: float) -> Vector:
-    """Stake on each draw, from those before it: about what is best for a mean known to sqrt(variance / n)."""
-    # sqrt(2 log(1 / alpha) / (n variance)), with the variance of the draws before.
-    n = len(draws)
-    count = np.arange(1, n + 1)
-    means = (0.5 + np.cumsum(draws)) / (1 + count)
-    spread = (0.25 + np.cumsum((draws - means) ** 2)) / (1 + count)
-    before = np.concatenate([[0.25], spread[:-1]])
-    return np.minimum(np.sqrt(2.0 * math.log(1.0 / alpha) / (n * before)), LARGEST_STAKE)
-
-
 # The audit.
-
-
-@dataclass(frozen=True)
-class Draws:
-    """Which samples are looked at, and how likely each was to be drawn."""
-
-    samples: "np.ndarray[tuple[int], np.dtype[np.int64]]"  # (draws,)
-    probabilities: Vector  # (n_samples,)
-    missing: Vector  # (n_samples,) bound on the diagonal of what is missing
 
 
 def request(model: FusedModel, n_rows: int, seed: int) -> AuditRequest:
@@ -85,19 +70,22 @@ def request(model: FusedModel, n_rows: int, seed: int) -> AuditRequest:
     if not 1 <= n_rows <= MOST_AUDITED:
         raise InputError(f"an audit of {n_rows} rows; ask for 1 to {MOST_AUDITED}")
     summary = next(iter(model.summaries.values()))
-    drawn = _drawn(model, _errors(model), n_rows, seed)
-    samples = tuple(sorted(set(drawn.samples.tolist())))
-    return AuditRequest(summary.n_samples, summary.sample_digest, seed, n_rows, samples)
+    drawn, _, _ = _drawn(model, _errors(model), n_rows, seed)
+    return AuditRequest(summary.n_samples, summary.sample_digest, seed, n_rows, _each_once(drawn))
 
 
 def uniform_request(n_samples: int, sample_digest: str, n_rows: int, seed: int) -> AuditRequest:
     """Draw all samples with the same chance, so that a party can draw them again and see that nobody chose."""
-    samples = _uniform(n_samples, n_rows, seed)
-    return AuditRequest(n_samples, sample_digest, seed, n_rows, tuple(sorted(set(samples.tolist()))), uniform=True)
+    samples = _each_once(_uniform(n_samples, n_rows, seed))
+    return AuditRequest(n_samples, sample_digest, seed, n_rows, samples, uniform=True)
 
 
-def _uniform(n_samples: int, n_rows: int, seed: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+def _uniform(n_samples: int, n_rows: int, seed: int) -> Positions:
     return np.random.default_rng(seed).integers(n_samples, size=n_rows)
+
+
+def _each_once(drawn: Positions) -> tuple[int, ...]:
+    return tuple(sorted(set(drawn.tolist())))
 
 
 def audited(model: FusedModel, asked: AuditRequest, answers: Iterable[AuditRows]) -> FusedModel:
@@ -108,19 +96,35 @@ def audited(model: FusedModel, asked: AuditRequest, answers: Iterable[AuditRows]
 def conclude(model: FusedModel, asked: AuditRequest, answers: Iterable[AuditRows]) -> Audit:
     """Say how far the model is from the true matrix; a party that contradicts itself is named by a `FusionError`."""
     received = audited_rows(model.summaries, answers, asked.samples)
-    errors = _errors(model)
-    drawn = _drawn(model, errors, asked.draws, asked.seed, uniform=asked.uniform)
-    if tuple(sorted(set(drawn.samples.tolist()))) != asked.samples:
+    errors, samples = _errors(model), np.asarray(asked.samples)
+    drawn, probabilities, missing = _drawn(model, errors, asked.draws, asked.seed, uniform=asked.uniform)
+    if _each_once(drawn) != asked.samples:
         raise FusionError("the audit was drawn for another model; ask the parties again")
     xp = namespace(model.eigenvectors)
     chosen = xp.asarray(list(asked.samples), device=device(model.eigenvectors))
-    squares, missing, images, *differences = _sums(model, errors, [received[n] for n in model.summaries], chosen)
+    squares, images, *differences = _sums(model, errors, [received[n] for n in model.summaries], chosen)
     for name, error, squared in zip(model.summaries, errors, differences, strict=True):
         own = received[name].columns(chosen) * model.weights[name]
         factor = rows_of(error.factor, chosen)
         _check_party(name, error, squared, own - factor @ factor.T)
+
+    # A row of a positive semidefinite matrix of norm b is at most sqrt(b times its diagonal entry) long, but for
+    # rounding. |E|_F^2 is the mean of |row|^2 / probability, each at most `largest`^2: a mean of draws from [0, 1].
     lengths = np.sqrt(to_numpy(squares).astype(float)) * _largest(model.law.diagonal([e.diagonal for e in errors]))
-    return _said(model, drawn, asked, lengths, to_numpy(missing).astype(float), to_numpy(images).astype(float))
+    where, below = np.searchsorted(samples, drawn), model.certificate.kernel_error_below
+    most = math.sqrt(model.certificate.kernel_error_above) * np.sqrt(missing) + 3.0 * below
+    largest = float(np.max(most / np.sqrt(probabilities)))
+    shares = (lengths + below)[where] / np.sqrt(probabilities[drawn])
+    shares = np.divide(shares, largest, out=np.zeros_like(shares), where=largest > 0.0)
+    mean = mean_at_most(np.minimum(shares**2, 1.0), 1.0 - CONFIDENCE)
+
+    # Rows of K V - V Lambda, and of the same for what lies behind the components, say how far these are turned.
+    weights = np.bincount(where, minlength=len(samples)) / (asked.draws * probabilities[samples])
+    Q = basis_of(model.covariates, model.n_samples, model.eigenvalues)
+    spectrum = spectrum_at(model.eigenvalues, model.eigenvectors, model.nearby, samples, Q)
+    known = np.hstack([spectrum.components * spectrum.values, spectrum.near * spectrum.near_values])
+    estimated = turned(change(to_numpy(images).astype(float) - known, spectrum, weights), spectrum)
+    return Audit(asked.draws, asked.seed, CONFIDENCE, largest * math.sqrt(mean), tuple(estimated.tolist()))
 
 
 def _sums(
@@ -128,15 +132,13 @@ def _sums(
 ) -> list[Array]:
     """Sums over all columns of the s rows drawn, a few columns at a time; E is the true matrix K minus the fused one.
 
-    Squared lengths of rows of E over the largest entry of K, (s,); E V with V centered if the model is, (s, d); K V
-    and K U for what lies behind the components, (s, d + q); and for each party D D', (s, s), for its true rows minus
-    those of its factor, over its largest entry.
+    Squared lengths of rows of E over the largest entry of K, (s,); K V and K U for what lies behind the components,
+    (s, d + q); and for each party D D', (s, s), for its true rows minus those of its factor, over its largest entry.
     """
     V, weights = model.eigenvectors, [model.weights[name] for name in model.summaries]
     xp, fused = namespace(V), FusedGram(model.law, parts_of(errors, model.law))
     # In one order of memory, whatever the solver or a file left them in: the same digits after `load`.
     VU = transposed(V if model.nearby is None else xp.concat([V, model.nearby.vectors], axis=1))
-    mean = xp.mean(V, axis=0, keepdims=True) if model.centered else xp.zeros_like(V[:1, :])
     own, joint = [rows_of(e.factor, chosen) for e in errors], fused.rows(chosen)
     diagonals = [e.diagonal for e in errors]
     units, size = [_largest(e.diagonal) for e in errors], _largest(model.law.diagonal(diagonals))
@@ -157,80 +159,10 @@ def _sums(
         K = model.law.combine(rows, at_rows, [d[part] for d in diagonals])
         E = K - model.law.recombine(A @ B.T for A, B in zip(joint, fused.rows(part), strict=True))
         off, scaled = [D / unit for D, unit in zip(off, units, strict=True)], E / size  # squares may overflow
-        squares = xp.sum(scaled * scaled, axis=1)
-        return [squares, E @ (V[part, :] - mean), K @ VU[:, part].T, *(D @ D.T for D in off)]
+        return [xp.sum(scaled * scaled, axis=1), K @ VU[:, part].T, *(D @ D.T for D in off)]
 
     parts = in_order(of, strips(fused.n, chosen.shape[0], V), V)
     return reduce(lambda total, part: [a + b for a, b in zip(total, part, strict=True)], parts)
-
-
-def _said(
-    model: FusedModel, drawn: Draws, asked: AuditRequest, lengths: Vector, missing: Matrix, images: Matrix
-) -> Audit:
-    """What follows from the lengths of rows of E, from E V and from K [V, U]."""
-    samples = np.asarray(asked.samples)
-    where = np.searchsorted(samples, drawn.samples)
-    proof = model.certificate
-    kernel = _length_at_most(lengths, proof.kernel_error_above, drawn, where, proof.kernel_error_below)
-    counted = np.bincount(where, minlength=len(samples))
-    weights = counted / (asked.draws * drawn.probabilities[samples])
-    Q = basis_of(model.covariates, model.n_samples, model.eigenvalues)
-    spectrum = spectrum_at(model.eigenvalues, model.eigenvectors, model.nearby, samples, Q)
-    known = np.hstack([spectrum.components * spectrum.values, spectrum.near * spectrum.near_values])
-    rows = images - known
-    estimated = turned(change(rows, spectrum, weights), spectrum)
-    return Audit(
-        n_rows=asked.draws,
-        seed=asked.seed,
-        confidence=CONFIDENCE,
-        kernel_error_at_most=kernel,
-        subspace_error_at_most=_subspace(model, drawn, where, missing),
-        component_error_estimates=tuple(np.minimum(estimated, 1.0).tolist()),
-        subspace_error_trivial=proof.subspace_error_trivial,
-    )
-
-
-def _length_at_most(lengths: Vector, norm: float, drawn: Draws, where: Array, below: float) -> float:
-    """Bound the Frobenius norm of a matrix from the lengths of the rows drawn.
-
-    A row of a positive semidefinite matrix of norm b is at most sqrt(b times its diagonal entry) long; rounding in
-    the matrix, in the rows and in the diagonal is allowed for by adding it.
-    """
-    # |E|_F^2 is the mean of |row|^2 / probability, each of which is at most `largest`^2: a mean of draws from [0, 1].
-    most = math.sqrt(norm) * np.sqrt(drawn.missing) + 3.0 * below
-    largest = float(np.max(most / np.sqrt(drawn.probabilities)))
-    shares = (lengths + below)[where] / np.sqrt(drawn.probabilities[drawn.samples])
-    if not largest > 0.0:
-        return 0.0
-    return largest * math.sqrt(mean_at_most(np.minimum((shares / largest) ** 2, 1.0), 1.0 - CONFIDENCE))
-
-
-def _subspace(model: FusedModel, drawn: Draws, where: Array, EV: Matrix) -> float:
-    """Bound the subspace error: sum over components of |E v|^2 over the squared distance to the rest.
-
-    As for the kernel error, with rows of E V, each component divided by its distance. A component that cannot get a
-    bound from so many draws counts as 1, which is decided before any row is looked at.
-    """
-    # sin^2 of a component <= |E v|^2 / (lambda - following - above)^2, added over those that can get a bound.
-    proof = model.certificate
-    values = to_numpy(model.eigenvalues).astype(float)
-    following = float(values[-1]) - proof.gap_at_least - proof.kernel_error_above - proof.kernel_error_below
-    distance = values - following - proof.kernel_error_above
-    reach = np.asarray(proof.component_losses_at_most)
-    total = float(drawn.missing.sum())
-    positive = np.where(distance > 0, distance, np.nan)  # no comparison with NaN holds
-    with np.errstate(over="ignore", invalid="ignore"):
-        hopeful = WORTH / len(where) * (total / positive) * (reach / positive) < 1.0
-    if not hopeful.any():
-        return math.inf
-    inverse = 1.0 / distance[hopeful]
-    most = math.sqrt(float(np.sum(reach[hopeful] * inverse * inverse)))
-    rounding = proof.kernel_error_below * math.hypot(*inverse)
-    lengths = np.sqrt(np.sum((EV[:, hopeful] * inverse[None, :]) ** 2, axis=1))
-    bound = _length_at_most(lengths, most**2, drawn, where, rounding)
-    solver = proof.solver_error_at_most * math.hypot(*inverse)
-    found = (bound + solver) ** 2 + float(np.count_nonzero(~hopeful))
-    return min(found, proof.subspace_error_at_most) if found < proof.subspace_error_trivial else math.inf
 
 
 def _check_party(name: str, error: PartyError, squared: Array, corner: Array) -> None:
@@ -242,9 +174,10 @@ def _check_party(name: str, error: PartyError, squared: Array, corner: Array) ->
     # |D| for the rows drawn is at most |K - A A'| <= left_out + rounding, and a principal block of K - A A' is at
     # least -rounding.
     xp, size = namespace(squared), _largest(error.diagonal)
+    corner = corner / size
     rounding = error.rounding + growth(error.factor.shape[0]) * unit(squared) * error.trace
-    most = max(0.0, float(xp.max(xp.linalg.eigvalsh(_symmetric(squared))))) ** 0.5 * size
-    least = -float(xp.min(xp.linalg.eigvalsh(_symmetric(corner / size)))) * size
+    most = max(0.0, float(xp.max(xp.linalg.eigvalsh((squared + squared.T) / 2)))) ** 0.5 * size
+    least = -float(xp.min(xp.linalg.eigvalsh((corner + corner.T) / 2))) * size
     for found, allowed, what in (
         (most, error.left_out + rounding, "differ from its factor by"),
         (least, rounding, "lie under its factor by"),
@@ -261,10 +194,6 @@ def _largest(x: Array) -> float:
     return float(namespace(x).max(x)) or 1.0
 
 
-def _symmetric(A: Array) -> Array:
-    return (A + A.T) / 2
-
-
 def _errors(model: FusedModel) -> list[PartyError]:
     sent = model.summaries.items()
     return [PartyError.of(s, as_received(s.factor, model.dtype), model.weights[name]) for name, s in sent]
@@ -272,15 +201,17 @@ def _errors(model: FusedModel) -> list[PartyError]:
 
 def _drawn(
     model: FusedModel, errors: Sequence[PartyError], n_rows: int, seed: int, *, uniform: bool = False
-) -> Draws:
-    """Draw samples in proportion to what may be missing in their diagonal entries, or all with the same chance."""
+) -> tuple[Positions, Vector, Vector]:
+    """Samples drawn, how likely each of all was to be drawn, and a bound on the diagonal of what is missing.
+
+    In proportion to that bound, or all with the same chance.
+    """
     # diag(K) - diag(L): what may be missing of each sample, and in proportion to it how likely it is drawn.
     fused = FusedGram(model.law, parts_of(errors, model.law))
     gap = model.law.diagonal([e.diagonal for e in errors]) - fused.diagonal()
     missing = np.clip(to_numpy(gap).astype(float), 0.0, None) + model.certificate.kernel_error_below
     missing = missing + 1e-12 * max(float(missing.max()), 1e-300)
     if uniform:
-        return Draws(_uniform(len(missing), n_rows, seed), np.full(len(missing), 1.0 / len(missing)), missing)
+        return _uniform(len(missing), n_rows, seed), np.full(len(missing), 1.0 / len(missing)), missing
     probabilities = missing / missing.sum()
-    samples = np.random.default_rng(seed).choice(len(missing), n_rows, p=probabilities)
-    return Draws(samples, probabilities, missing)
+    return np.random.default_rng(seed).choice(len(missing), n_rows, p=probabilities), probabilities, missing

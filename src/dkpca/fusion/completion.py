@@ -39,7 +39,6 @@ LEAST_SHARED = 10  # samples that a party must share with the others
 # Penalties tried, as shares of the largest eigenvalue; the last gives the mean row.
 PENALTIES = (*(10.0 ** np.arange(-4.0, 1.1, 0.5)).tolist(), math.inf)
 STRIP = 4096  # rows looked at together
-CHANCE = 4.0  # a correlation beyond so many deviations from 0 is no chance: 6 in 100,000
 
 Rows = np.ndarray[tuple[int], np.dtype[np.intp]]
 Matrix = np.ndarray[tuple[int, int], np.dtype[Any]]  # on the host, in the precision in which the center computes
@@ -291,20 +290,6 @@ def check_shared(rows: Mapping[str, Rows], n_samples: int) -> None:
                 f"party {name!r} shares {shared} of its {len(own):,} samples with other parties; completing rows "
                 f"needs at least {LEAST_SHARED}: check that all parties use the same kind of id"
             )
-
-
-def goes_with(lacking: Mapping[str, Rows], columns: Array) -> list[tuple[str, int, float]]:
-    """Parties that do not lack samples at random: party, the column it goes with most, and the correlation."""
-    # Correlation of "lacks this sample" with each column; beyond chance, it is no accident who lacks what.
-    values, found = to_numpy(columns).astype(float), []
-    for name, rows in lacking.items():
-        absent = np.isin(np.arange(len(values)), rows).astype(float)
-        with np.errstate(all="ignore"):  # a constant column has no correlation
-            correlation = np.nan_to_num(np.corrcoef(absent, values, rowvar=False)[0, 1:])
-        most = int(np.argmax(abs(correlation)))
-        if abs(correlation[most]) * math.sqrt(len(values)) > CHANCE:
-            found.append((name, most, float(correlation[most])))
-    return found
 
 
 def _swept(parties: Mapping[str, Held], n_samples: int, unpredicted: set[str], *, sweeps: int = SWEEPS) -> Completion:

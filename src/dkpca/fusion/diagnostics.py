@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from dkpca.fusion.fused_model import FusedModel
-from dkpca.fusion.scoring import MEANS_OVER, party_shares, some_samples, training_block
+from dkpca.fusion.scoring import MEANS_OVER, some_samples, training_block
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array, to_numpy
 from dkpca.linalg.precision import as_received, row_squares
@@ -18,7 +18,6 @@ from dkpca.messages import Partials, Rows
 SAMPLED = 300  # rows that stand for all
 ALIKE = 0.02  # of the diagonal: samples that have less in common, on the root of the mean square, are strangers
 DIFFERENT = 1e-3  # of the diagonal: samples that differ by less are one sample
-MOST_INFLUENCE = 0.8  # of one party among several that are balanced
 CONSTANT = (
     "the kernel matrix is nearly constant: all samples look the same, and {}; check that the columns vary and, if "
     "gamma was set, use a larger gamma, such as gamma='scale' (1 / mean distance)"
@@ -55,25 +54,6 @@ def about_kernel(model: FusedModel, *, remedy: str) -> list[str]:
         green = model.certificate.color == "green"
         return [CONSTANT.format("the components rest on its last digits" if green else "only rounding is left")]
     return []
-
-
-def about_influence(model: FusedModel) -> list[str]:
-    """Say so if one of several balanced parties still shapes nearly all of the components."""
-    if len(model.summaries) < 2:
-        return []
-    values = to_numpy(model.eigenvalues)
-    if not (total := float(values.sum())) > 0.0:
-        return []  # nothing to have an influence on
-    # Shares of each component, weighted by its share of the variance.
-    weights = values / total
-    shares = {name: float(each @ weights) for name, each in party_shares(model).items()}
-    party = max(shares, key=shares.__getitem__)
-    if not shares[party] > MOST_INFLUENCE:
-        return []
-    return [
-        f"party {party!r} has {shares[party]:.0%} of the influence on the components although the parties are "
-        f"balanced; reduce it with a weight of your own, such as weights={{{party!r}: 0.25, ...}}, or use law='sum'"
-    ]
 
 
 def about_new_samples(outside: Flags) -> list[str]:

@@ -18,7 +18,6 @@ import numpy as np
 from dkpca import wire
 from dkpca.certificate import Certificate
 from dkpca.errors import FusionError
-from dkpca.kernels.laws import adds_up
 from dkpca.linalg.arrays import Array, namespace, quiet, to_numpy
 from dkpca.linalg.precision import Rounded, as_received, row_squares, rows_of, square
 from dkpca.linalg.rows import groups
@@ -227,7 +226,7 @@ def audited_rows(
 def check_turned(summaries: Mapping[str, Summary], center: bool, law: str | None) -> None:
     """Raise unless turned samples are only added up: all of them turned, by the sum law, and not centered again."""
     check_same(summaries, "whether samples are rotated", lambda s: s.turned, "let all parties use one protection")
-    if next(iter(summaries.values())).turned and (center or not adds_up(law)):
+    if next(iter(summaries.values())).turned and (center or law != "sum"):
         raise FusionError(
             "these summaries contain rotated, already centered samples, which can only be added; use law='sum' and "
             "center=False (--law sum --set center=false)"

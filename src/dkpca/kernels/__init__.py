@@ -1,16 +1,18 @@
 """What a party computes on its columns, and how the center puts the parties' matrices together."""
 
 from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
 
 from dkpca.errors import InputError
-from dkpca.kernels.base import ENTRY_POINTS, Kernel, absent, installed, loaded
+from dkpca.kernels.base import Kernel
 from dkpca.kernels.distances import RBF, ChiSquared, Laplacian, Overlap
-from dkpca.kernels.inner_products import AdditiveChiSquared, CosineKernel, Linear, Polynomial
+from dkpca.kernels.inner_products import CosineKernel, Linear, Polynomial
 from dkpca.kernels.precomputed import Precomputed
 
 __all__ = [
     "RBF",
-    "AdditiveChiSquared",
     "ChiSquared",
     "CosineKernel",
     "Kernel",
@@ -21,31 +23,30 @@ __all__ = [
     "Precomputed",
 ]
 
-FAMILIES = (RBF, Linear, Laplacian, Polynomial, CosineKernel, ChiSquared, AdditiveChiSquared, Overlap, Precomputed)
+FAMILIES = (RBF, Linear, Laplacian, Polynomial, CosineKernel, ChiSquared, Overlap, Precomputed)
 KERNELS: Mapping[str, type[Kernel]] = {cls.name: cls for cls in FAMILIES}
-NOT_POSITIVE = {
-    "sigmoid": "the sigmoid kernel is not positive semidefinite, so that it has no kernel principal components",
-}
+ENTRY_POINTS = "dkpca.kernels"  # where an installed package names kernels of its own
 
 
-def family(name: object, package: object = None) -> type[Kernel]:
-    """Return the class of kernels of this name: ours, or one that an installed package offers.
+@cache
+def _installed() -> dict[str, Any]:
+    """Entry points of kernels that installed packages offer, by name; nothing of them is imported."""
+    return {point.name: point for point in entry_points(group=ENTRY_POINTS) if point.name not in KERNELS}
 
-    `package` is where whoever asks has it from, for the words if it is not here.
-    """
-    if isinstance(name, str):
-        if name in KERNELS:
-            return KERNELS[name]
-        if name in installed():
-            return loaded(name)
-        if name in NOT_POSITIVE:
-            raise InputError(f"{NOT_POSITIVE[name]}; use one of {sorted(KERNELS)}")
-    raise InputError(f"kernel {name!r} is unknown here; use one of {sorted(KERNELS)}, {absent(package)}")
+
+def family(name: object) -> type[Kernel]:
+    """Return the class of kernels of this name: ours, or one that an installed package offers."""
+    if not isinstance(name, str) or name not in kernel_names():
+        raise InputError(f"kernel {name!r} is unknown here; use one of {sorted(KERNELS)}, or install its package")
+    cls = KERNELS[name] if name in KERNELS else _installed()[name].load()
+    if not (isinstance(cls, type) and issubclass(cls, Kernel) and cls.name == name):
+        raise InputError(f"the package that offers kernel {name!r} does not bring a Kernel of that name; repair it")
+    return cls
 
 
 def kernel_names() -> list[str]:
     """Names of all kernels that are here: ours, and those of installed packages."""
-    return [*KERNELS, *sorted(set(installed()) - set(KERNELS))]
+    return [*KERNELS, *sorted(_installed())]
 
 
 def check_offered(kernel: Kernel) -> None:

@@ -6,14 +6,11 @@ Nobody else asks which kernel it is.
 """
 
 import math
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from dataclasses import asdict, fields, replace
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -30,8 +27,6 @@ DOMINANT = 0.9  # share of one column in the mean distance from which the others
 BALANCED, STATIS = "balanced", "statis"
 LEAST = 1e-9  # weight of a party that agrees with none
 Weights = str | Mapping[str, float] | None
-ENTRY_POINTS = "dkpca.kernels"  # where an installed package names kernels of its own
-PLAIN_PACKAGE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
 
 
 class Kernel(ABC):
@@ -52,10 +47,12 @@ class Kernel(ABC):
     has_width: ClassVar[bool] = False  # whether gamma is a parameter
     default_gamma: ClassVar[float | None] = None  # None: 1 / number of columns over all parties
     unit_diagonal: ClassVar[bool] = False  # whether each sample has kernel value 1 with itself
+    by_inner_products: ClassVar[bool] = True  # whether inner products of samples, added up over parties, give it
     driven_by_means: ClassVar[bool] = False  # whether row means of a product say how its columns drive a component
     takes_sparse: ClassVar[bool] = False  # whether a sparse table makes sense, of which most entries are zero
     columns_are: ClassVar[str] = "quantities"  # or "categories", of which only equality counts, or "samples"
     of_counts: ClassVar[bool] = False  # whether no number may be below 0, and differences count by their level
+    reveals: ClassVar[str] = "about the columns, whatever this kernel's values between samples determine"
 
     @classmethod
     def from_settings(cls, *, gamma: float | None, centered: bool) -> Self:
@@ -83,10 +80,7 @@ class Kernel(ABC):
         return namespace(X).zeros_like(X[0, :])
 
     def slopes(self, times: Callable[[Array], Array], X: Array, V: Array) -> Array | None:
-        """Derivative of v'Kv by the logarithm of each column's scale, (n_columns, n_vectors); None if not known.
-
-        `times` multiplies by K, the matrix that the columns are in.
-        """
+        """Derivative of v'Kv by the logarithm of each column's scale, for `times` by K; None if not known."""
         return None
 
     def check(self, X: Array) -> None:
@@ -94,8 +88,8 @@ class Kernel(ABC):
         lowest = float(namespace(X).min(X)) if self.of_counts else 0.0
         if lowest < 0:
             raise InputError(
-                f"the {self.name} kernel is for counts and histograms, but the smallest value is {lowest:g}; "
-                "give columns without negative values, and do not standardize them (--no-standardize)"
+                f"the {self.name} kernel is for counts and histograms, but the smallest value is {lowest:g}; give "
+                "columns without negative values, not standardized (--no-standardize)"
             )
 
     def block(self, X: Factor, rows: Index, columns: Index) -> Array:
@@ -146,15 +140,14 @@ class Kernel(ABC):
     def _check_sums(self) -> None:
         if not self.adds_up:
             raise InputError(
-                f"the {self.name} kernel is not a function of a sum over parties; use "
-                "projection='extend' and protect='none'"
+                f"the {self.name} kernel is not a function of a sum over parties; use projection='extend' and "
+                "protect='none'"
             )
 
     def squared_distances(self, K: Array, floor: float) -> Array:
-        """Squared distances that somebody reads off kernel values between samples; those below `floor` are noise.
+        """Squared distances read off kernel values between samples; values below `floor` are noise.
 
-        A kernel that is a function of distances over the columns gives those; another one the distances between the
-        samples as the kernel sees them.
+        Those over the columns, if the kernel is a function of them; else those between the samples as it sees them.
         """
         own = namespace(K).linalg.diagonal(K)
         return own[:, None] + own[None, :] - 2.0 * K
@@ -163,11 +156,6 @@ class Kernel(ABC):
     def adds_up(self) -> bool:
         """Whether equal kernels of all parties add up to the kernel of the joined table, entry by entry."""
         return self.law is not None and self.law.scores_add
-
-    @property
-    def by_inner_products(self) -> bool:
-        """Whether inner products of samples, added up over parties, give the kernel of the joined table."""
-        return not self.unit_diagonal
 
     @property
     def sends_diagonal(self) -> bool:
@@ -191,12 +179,8 @@ class Kernel(ABC):
         return float(namespace(parts).sum(parts))
 
     def dominant_column(self, X: Array) -> tuple[int, float] | None:
-        """Column that makes up nearly all of what gamma multiplies, and its share; None: there is none.
-
-        Some of the rows are looked at. Columns that do not vary do not count.
-        """
-        # gamma multiplies a sum over columns of mean distances; a column that makes up nearly all of that sum
-        # leaves the others without a say.
+        """Column that makes up nearly all of what gamma multiplies, and its share; None: there is none."""
+        # A sum over columns of mean distances. Some of the rows are looked at; constant columns do not count.
         rows = at_hand(X[:: max(1, X.shape[0] // JUDGED_ROWS), :])
         if not self.has_width or self.columns_are != "quantities" or rows.shape[0] < 2:
             return None
@@ -219,51 +203,16 @@ class Kernel(ABC):
 
     def revealed(self, rank: int, n_features: int) -> str:
         """What a factor of this rank reveals about the party's columns, in words."""
-        return "about the columns, whatever this kernel's values between samples determine"
+        return self.reveals
 
     def outside(self, training: Any, new: Any) -> Any:
-        """Which new samples lie outside the range of the fit, by the squared lengths of factor rows.
-
-        A bounded kernel forgets a sample that is far from all others; any other kernel lets it grow.
-        """
+        """Which new samples lie outside the range of the fit, by the squared lengths of factor rows."""
+        # A bounded kernel forgets a sample that is far from all others; any other kernel lets it grow.
         return new < UNLIKE * np.median(training) if self.unit_diagonal else new > BEYOND * np.max(training)
 
     def to_dict(self) -> dict[str, Any]:
-        """Name and parameters: what parties must agree on; of a kernel of another package, which one that is."""
-        ours = type(self).__module__.startswith("dkpca.")
-        package = None if ours else package_of(self.name)
-        named = {"name": self.name} if package is None else {"name": self.name, "package": package}
-        return {**named, **asdict(self)}  # type: ignore[call-overload]
-
-
-# Kernels that other packages bring: they travel by name, and say which package they are of.
-
-
-@cache
-def installed() -> dict[str, EntryPoint]:
-    """Kernels that installed packages offer, by name; nothing of them is imported."""
-    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
-
-
-def loaded(name: str) -> type[Any]:
-    """Class of a kernel that a package offers under this name."""
-    cls = installed()[name].load()
-    if not (isinstance(cls, type) and issubclass(cls, Kernel) and cls.name == name):
-        raise InputError(f"the package that offers kernel {name!r} does not bring a Kernel of that name; repair it")
-    return cls
-
-
-def package_of(name: str) -> str | None:
-    """Package that offers a kernel, as it is called where packages are installed from."""
-    point = installed().get(name)
-    return None if point is None or point.dist is None else point.dist.name
-
-
-def absent(package: object) -> str:
-    """Advice about a kernel that is not here; what a message says about its package is only repeated."""
-    if not isinstance(package, str) or not PLAIN_PACKAGE.fullmatch(package):
-        return "or install its package"
-    return f"or install the package that its sender says it is of, if you trust it: {package}"
+        """Name and parameters: what parties must agree on."""
+        return {"name": self.name, **asdict(self)}  # type: ignore[call-overload]
 
 
 def checked_width(kernel: Any) -> None:
@@ -292,23 +241,17 @@ def adjusted(kernels: Mapping[str, Kernel], **given: Any) -> dict[str, Kernel]:
 # Which law combines these kernels, what the result is a kernel of, and how much each party counts.
 
 
-@dataclass(frozen=True)
-class Combination:
+class Combination(NamedTuple):
     """A law, and in words what it makes of the parties' kernels."""
 
     law: Law
     meaning: str
 
 
-def check_law(law: object) -> None:
-    """Raise unless this is the name of a law, or None."""
-    if law is not None and (not isinstance(law, str) or law not in LAWS):
-        raise InputError(f"law is {law!r}; use {' or '.join(map(repr, LAWS))}, or None for what the kernel implies")
-
-
 def combination(kernels: Mapping[str, Kernel], law: str | None = None) -> Combination:
     """Find the law for the kernels of all parties: as asked for, or as the kernels imply."""
-    check_law(law)
+    if law is not None and law not in LAWS:
+        raise InputError(f"law is {law!r}; give {' or '.join(map(repr, LAWS))}, or None for what the kernel implies")
     # Equal kernels make one of the joined table by their own law; anything else is a product or a sum of what the
     # parties have, which has to be asked for unless all kernels imply the same one.
     first, *others = kernels.values()
@@ -318,7 +261,11 @@ def combination(kernels: Mapping[str, Kernel], law: str | None = None) -> Combin
             return Combination(joint, f"the {first.name} kernel of the joined table")
         if not others and law is None:
             return Combination(LAWS["sum"], f"the {first.name} kernel of one party")
-    chosen = LAWS[law] if law is not None else _implied(kernels)
+    implied = {kernel.law for kernel in kernels.values()}
+    chosen = LAWS[law] if law is not None else implied.pop()
+    if chosen is None or (law is None and implied):
+        described = ", ".join(f"{party}: {kernel.name}" for party, kernel in kernels.items())
+        raise InputError(f"these kernels imply no common law ({described}); give law='product' or law='sum'")
     for party, kernel in kernels.items():
         if kernel.sends_diagonal:
             raise InputError(
@@ -328,15 +275,6 @@ def combination(kernels: Mapping[str, Kernel], law: str | None = None) -> Combin
     if chosen is joint and len({kernel.name for kernel in kernels.values()}) == 1:
         return Combination(chosen, f"the {first.name} kernel of the joined table, with a width per party")
     return Combination(chosen, f"the {chosen.name} of the parties' kernels")
-
-
-def _implied(kernels: Mapping[str, Kernel]) -> Law:
-    laws = {kernel.law for kernel in kernels.values()}
-    implied = laws.pop()
-    if laws or implied is None:
-        described = ", ".join(f"{party}: {kernel.name}" for party, kernel in kernels.items())
-        raise InputError(f"these kernels imply no common law ({described}); give law='product' or law='sum'")
-    return implied
 
 
 def check_weights(weights: Weights, parties: Iterable[str]) -> None:
@@ -354,37 +292,34 @@ def check_weights(weights: Weights, parties: Iterable[str]) -> None:
 
 def weighed(kernels: Mapping[str, Kernel], weights: Weights, law: Law) -> dict[str, Kernel]:
     """Kernels by party with their weights, where the law has the parties weigh by their widths."""
-    if weights == STATIS and law.weighed_by != "center":
+    if weights == STATIS and not law.scores_add:
         raise InputError(
             "weights='statis' follow from the summaries, but under the product law a party's weight is its gamma, "
-            "which it chooses before it sends its summary; use law='sum'"
+            "which it chooses before it sends one; use law='sum'"
         )
-    if not isinstance(weights, Mapping) or law.weighed_by != "party":
+    if not isinstance(weights, Mapping) or not law.multiplies:
         return dict(kernels)
     return {name: kernel.rescaled(weights[name]) for name, kernel in kernels.items()}
 
 
 def center_weights(weights: Weights, law: str | None) -> Weights:
     """Weights that are left for the center: none where the parties have weighed already."""
-    return None if law is not None and LAWS[law].weighed_by == "party" else weights
+    return None if law is not None and LAWS[law].multiplies else weights
 
 
 def party_weights(
     weights: Weights, factors: Mapping[str, Factor], law: Law, *, centered: bool = False
 ) -> dict[str, float]:
-    """What each party's matrix is multiplied by; under the product its own width does that, at the party.
-
-    `centered`: the factors came so, as those of a blind fit do, whose rows are no samples.
-    """
+    """What each party's matrix is multiplied by; `centered`: the factors came so, as those of a blind fit do."""
     check_weights(weights, factors)
     if weights is None:
         return dict.fromkeys(factors, 1.0)
-    if law.weighed_by == "party":
+    if law.multiplies:
         raise InputError(
             "under the product law a party's weight is its gamma, which it chose before it sent its summary; let the "
-            "parties summarize with other gammas (--gamma), or combine by law='sum'"
+            "parties summarize with other gammas (--gamma), or use law='sum'"
         )
-    if law.weighed_by != "center":
+    if not law.scores_add:
         raise InputError("weights need a sum or a product of the parties' kernels, not one that the center finishes")
     # Numbers as given; statis: by agreement; balanced: each centered matrix over its largest eigenvalue, so that no
     # party's leading component is longer than another's.
@@ -409,15 +344,15 @@ def _by_agreement(factors: Mapping[str, Array], centered: bool) -> dict[str, flo
 
 
 def _leading_value(A: Factor, centered: bool) -> float:
-    """Largest eigenvalue of the centered matrix that a factor stands for."""
+    """Largest eigenvalue of the centered matrix that a factor stands for, by the r x r matrix with the same one."""
+    # (A - mean)' (A - mean) in two passes over the rows: one for the mean, one for the products measured from it,
+    # whose own mean is taken out again.
+    start = reference_of(A)[0, :]
     if centered:
-        square = moments(A, reference_of(A)[0, :], centered=False).square
-        return float(namespace(square).max(namespace(square).linalg.eigvalsh(square)))
-    # H A A' H has the eigenvalues of the r x r matrix (A - mean)' (A - mean). Two passes over the rows: one for the
-    # mean, one for the products measured from it, whose own mean is taken out again.
-    start = namespace(reference_of(A)).zeros_like(reference_of(A)[0, :])
-    mean = moments(A, start, centered=True).total / A.shape[0]
-    found = moments(A, mean, centered=True)
-    square = found.square - found.total[:, None] * found.total / A.shape[0]
+        square = moments(A, start, centered=False).square
+    else:
+        mean = moments(A, namespace(start).zeros_like(start), centered=True).total / A.shape[0]
+        found = moments(A, mean, centered=True)
+        square = found.square - found.total[:, None] * found.total / A.shape[0]
     xp = namespace(square)
     return float(xp.max(xp.linalg.eigvalsh(square)))

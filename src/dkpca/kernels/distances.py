@@ -7,7 +7,6 @@ error is a few eps of the distance itself; this costs several times as much. Bot
 """
 
 import math
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
@@ -41,6 +40,7 @@ LARGEST_EXPONENT = 1000  # power of two up to which columns are scaled: squares 
 HALF_EPS = 2.0**-53
 FEW = 8  # roundings of one term, its product with gamma and the exponential
 MOST_ROWS = 1000  # of which the chi-squared kernel takes its mean distance
+READ = "between samples over this party's columns, by -log(similarity) / gamma, to the accuracy of the factor"
 Term = Callable[[Array, Array], Array]
 
 
@@ -51,6 +51,7 @@ class OfDistance(Kernel):
     gamma: float
     has_width: ClassVar[bool] = True
     unit_diagonal: ClassVar[bool] = True
+    by_inner_products: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         checked_width(self)
@@ -58,14 +59,6 @@ class OfDistance(Kernel):
     @property
     def law(self) -> Law:
         return PRODUCT
-
-    @abstractmethod
-    def partial(self, X: Array, Y: Array) -> Array:
-        """Distances between the rows of X and those of Y, in a new array."""
-
-    @abstractmethod
-    def scale_by_column(self, X: Array) -> Array:
-        """Mean distance over pairs of different samples, column by column."""
 
     def balanced(self, X: Array, share: float) -> Self:
         distance = self.scale_statistic(X)
@@ -115,6 +108,10 @@ class RBF(OfDistance):
 
     name: ClassVar[str] = "rbf"
     driven_by_means: ClassVar[bool] = True
+    by_inner_products: ClassVar[bool] = True
+    reveals: ClassVar[str] = (
+        f"squared distances {READ}: the columns up to rotation and shift, which anyone who knows a few rows can undo"
+    )
 
     def origin(self, X: Array) -> Array:
         return best_origin(X, self.gamma)
@@ -150,19 +147,9 @@ class RBF(OfDistance):
         with quiet():
             return xp.astype(exponents(X, Y, self.gamma) / -self.gamma, X.dtype, copy=False)
 
-    @property
-    def by_inner_products(self) -> bool:
-        return True
-
     def scale_by_column(self, X: Array) -> Array:
         # Mean of (x - y)^2 over pairs of different samples is twice the variance with n - 1 below it.
         return 2.0 * column_variances(X) if X.shape[0] > 1 else namespace(X).zeros_like(X[0, :])
-
-    def revealed(self, rank: int, n_features: int) -> str:
-        return (
-            "squared distances between samples over this party's columns, by -log(similarity) / gamma, to the "
-            "accuracy of the factor: the columns up to rotation and shift, which anyone who knows a few rows can undo"
-        )
 
 
 @dataclass(frozen=True)
@@ -183,6 +170,7 @@ class Laplacian(OfDistance):
     """
 
     name: ClassVar[str] = "laplacian"
+    reveals: ClassVar[str] = f"sums of absolute differences {READ}"
 
     def partial(self, X: Array, Y: Array) -> Array:
         xp = namespace(X, Y)
@@ -198,12 +186,6 @@ class Laplacian(OfDistance):
         place = xp.astype(xp.arange(n, device=X.device), X.dtype)
         weights = (2 * place - (n - 1))[:, None]
         return xp.sum(xp.sort(X, axis=0) * weights, axis=0) * (2.0 / max(n * (n - 1), 1))
-
-    def revealed(self, rank: int, n_features: int) -> str:
-        return (
-            "sums of absolute differences between samples over this party's columns, by -log(similarity) / gamma, to "
-            "the accuracy of the factor"
-        )
 
 
 @dataclass(frozen=True)
@@ -229,6 +211,7 @@ class Overlap(OfDistance):
 
     name: ClassVar[str] = "overlap"
     columns_are: ClassVar[str] = "categories"
+    reveals: ClassVar[str] = "in how many of this party's columns any two samples differ, to the factor's accuracy"
 
     def partial(self, X: Array, Y: Array) -> Array:
         xp = namespace(X, Y)
@@ -241,9 +224,6 @@ class Overlap(OfDistance):
         xp, n = namespace(X), X.shape[0]
         counts = [xp.astype(xp.unique_counts(X[:, k])[1], xp.float64) for k in range(X.shape[1])]
         return xp.stack([n * n - xp.sum(each * each) for each in counts]) / max(n * (n - 1), 1)
-
-    def revealed(self, rank: int, n_features: int) -> str:
-        return "in how many of this party's columns any two samples differ, to the accuracy of the factor"
 
 
 @dataclass(frozen=True)
@@ -276,7 +256,6 @@ class ChiSquared(OfDistance):
 
     def scale_by_column(self, X: Array) -> Array:
         # No closed form: the mean over all pairs of at most MOST_ROWS evenly spaced rows, column by column.
-        # A sample with itself adds 0, so the sum over n^2 entries is divided by n (n - 1).
         n = min(X.shape[0], MOST_ROWS)
         step = max(1, X.shape[0] // n)
         rows = at_hand(X[: n * step : step, :])
@@ -347,8 +326,7 @@ def largest_square(X: Array, origin: Array | None = None) -> float:
 def relative_error(X: Array, gamma: float, *, moved: bool, origin: Array | None = None) -> float:
     """Bound on the relative error of exp(exponents(X, X)) against the kernel of the rows as they were given.
 
-    `moved` says whether a point was subtracted from the rows, each number being rounded once in its own precision; an
-    origin is still to be subtracted.
+    `moved`: a point was subtracted from the rows, which rounded each number once; `origin` is still to be subtracted.
     """
     # First the error of the exponent, by whichever way `exponents` takes; then |e^(x + d) - e^x| <= e^x (e^|d| - 1),
     # and the roundings of the exponential itself.
@@ -375,10 +353,8 @@ def best_origin(X: Array, gamma: float) -> Array:
 
 
 def _product_error(width: int, square: float) -> float:
-    """Error of the exponent by the matrix product; `square` is gamma times the largest |x|^2.
-
-    Its terms add up to four times the square at most; those that are squares have been added up once before.
-    """
+    """Error of the exponent by the matrix product; `square` is gamma times the largest |x|^2."""
+    # Its terms add up to four times the square at most; those that are squares have been added up once before.
     return 6.0 * growth(width) * HALF_EPS * square
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from dkpca.errors import InputError
 from dkpca.kernels.base import Kernel
 from dkpca.kernels.laws import Law
+from dkpca.linalg import hadamard_on_gpu
 from dkpca.linalg.arrays import (
     Array,
     MemoryLimit,
@@ -70,11 +71,8 @@ class KernelGram(Gram):
         self.standardized = standardized  # share of itself by which each number may be off
         self.kernel, self.X, self.origin = kernel, X, origin  # X is measured from the origin already
         self.there = X if place is None else placed(X, place)  # where it is computed with
-        self.n, self.reference, self.entry_operations = (
-            X.shape[0],
-            reference_of(self.there),
-            2.0 * X.shape[1] + FUNCTION,
-        )
+        self.n, self.reference = X.shape[0], reference_of(self.there)
+        self.entry_operations = 2.0 * X.shape[1] + FUNCTION
         self._roots = None if counts is None else namespace(counts).sqrt(counts)
         self._error: float | None = None  # of a value, once it is known: it takes a pass over the rows
         self._diagonal: Array | None = None
@@ -97,22 +95,17 @@ class KernelGram(Gram):
     def block(self, rows: Index, columns: Index) -> Array:
         # Entries k(x_i, x_j) for some rows and columns; on the diagonal they are replaced by the kernel's own exact
         # values, from which matrix products differ by a rounding.
-        K = self.kernel.block(self.there, rows, columns)
+        K, X = self.kernel.block(self.there, rows, columns), self.there
         if self._roots is not None:
             K = _weighed(K, pick(self._roots, rows), pick(self._roots, columns))
-        return set_diagonal(K, self._diagonal_at(rows)) if _same(rows, columns) else K
-
-    def _diagonal_at(self, rows: Index) -> Array:
-        if isinstance(self.there, Tall):
-            return self.kernel.diagonal(self.there.rows(rows))
-        return pick(self.diagonal(), rows)
+        if not (rows is columns or (isinstance(rows, slice) and isinstance(columns, slice) and rows == columns)):
+            return K
+        own = self.kernel.diagonal(X.rows(rows)) if isinstance(X, Tall) else pick(self.diagonal(), rows)
+        return set_diagonal(K, own)
 
     def sent_to(self, place: Array) -> Gram:
         if self.kernel.columns_are == "samples":
-            raise InputError(
-                "a precomputed kernel matrix is used where it is stored; leave device out, or pass it as a "
-                "tensor on the device"
-            )
+            raise InputError("a precomputed kernel matrix is used where it is stored; leave device out")
         return KernelGram(self.kernel, self.X, self.origin, place, standardized=self.standardized, memory=self.memory)
 
     def distinct(self) -> tuple[Gram, Distinct] | None:
@@ -122,7 +115,8 @@ class KernelGram(Gram):
             found = None if self.counts is not None or self.kernel.columns_are == "samples" else distinct_rows(X)
             if found is not None:
                 few = KernelGram(self.kernel, X[found.first], self.origin, counts=found.counts.astype(X.dtype))
-                few.standardized, few.memory, self._distinct = self.standardized, self.memory, (few, found)
+                few.standardized, few.memory = self.standardized, self.memory
+                self._distinct = few, found
         return self._distinct
 
     def against(self, columns: Array) -> Made:
@@ -215,9 +209,9 @@ class FusedGram(Gram):
         return FusedGram(self.law, self.home_parts, place, memory=self.memory)
 
     def rough(self, width: int) -> Gram | None:
-        if dtype_name(self.reference) != "float64":
+        if dtype_name(self.reference) != "float64" or not self.law.multiplies:
             return None
-        multiply = self.law.rough_product(self.factors, width)
+        multiply = hadamard_on_gpu.rough(self.factors, width)
         return None if multiply is None else RoughGram(self, multiply)
 
     def trace(self) -> float:
@@ -232,7 +226,7 @@ class FusedGram(Gram):
 
     @cached_property
     def _lengths(self) -> tuple[Array, float]:
-        """Diagonal, and the logarithm of its largest entry, from the squared lengths of the factors' rows."""
+        """Diagonal, and the logarithm of its largest entry."""
         # diag(A A') are squared lengths of rows; the law combines them as it does all entries.
         law = self.law
 
@@ -274,7 +268,7 @@ class FusedGram(Gram):
 
     def _repeated(self, A: Factor, columns: int) -> Distinct | None:
         """Rows of a party's factor that differ, if products of these with so many columns are to be looked up."""
-        if not self.law.apart or not isinstance(A, Tall) or A.place is not None:
+        if not self.law.multiplies or not isinstance(A, Tall) or A.place is not None:
             return None
         room = TABLE_BYTES if self.memory is None else min(TABLE_BYTES, self.memory.most // TABLE_SHARE)
         found = A.sent.distinct
@@ -318,7 +312,7 @@ class FusedGram(Gram):
     def factor(self) -> Array | None:
         # (A A') o (B B') = C C', where the columns of C are all products of a column of A and one of B: for few
         # columns that is a thin factor of the fused matrix, and a product with it needs no tiles.
-        if not self.law.keeps_factors or not few_products(self.widths):
+        if self.law.powers > 1 or not few_products(self.widths):
             return None
         return thinner(column_products(self.factors))
 
@@ -326,7 +320,7 @@ class FusedGram(Gram):
         factor, _ = self.factor, self.factors  # decoded once, and not for every tile
         if factor is not None:
             return times(factor, cross(factor, block))
-        fast = self.law.fused_product(self.factors, block)
+        fast = hadamard_on_gpu.product(self.factors, block) if self.law.multiplies else None
         return super().__matmul__(block) if fast is None else fast
 
 
@@ -368,8 +362,3 @@ def column_products(factors: Sequence[Array]) -> Array | None:
     for A in factors[1:]:
         joined = namespace(A).reshape(joined[:, :, None] * A[:, None, :], (A.shape[0], -1))
     return joined
-
-
-def _same(rows: Index, columns: Index) -> bool:
-    """Whether a block lies on the diagonal."""
-    return rows is columns or (isinstance(rows, slice) and isinstance(columns, slice) and rows == columns)

@@ -1,4 +1,4 @@
-"""Kernels made of inner products, which add up over parties: linear, polynomial, cosine, additive chi-squared."""
+"""Kernels made of inner products, which add up over parties: linear, polynomial, cosine."""
 
 import math
 from collections.abc import Callable
@@ -9,10 +9,11 @@ import numpy as np
 
 from dkpca.errors import InputError
 from dkpca.kernels.base import Kernel, checked_width
-from dkpca.kernels.distances import ratio, summed_over_columns
 from dkpca.kernels.laws import COSINE, SUM, Law, Power
 from dkpca.linalg.arrays import Array, dtype_name, growth, namespace, or_one, quiet, to_numpy, unit
 from dkpca.linalg.rows import column_means
+
+PRODUCTS = "inner products of any two samples over this party's columns, and the length of each sample"
 
 
 class OfInnerProducts(Kernel):
@@ -117,6 +118,7 @@ class Polynomial(OfInnerProducts):
     own: bool = False
     name: ClassVar[str] = "poly"
     has_width: ClassVar[bool] = True
+    reveals: ClassVar[str] = f"{PRODUCTS}: once the rank reaches the number of columns, all of them up to a rotation"
 
     def __post_init__(self) -> None:
         checked_width(self)
@@ -136,14 +138,19 @@ class Polynomial(OfInnerProducts):
         xp = namespace(X)
         with quiet():
             largest = self.gamma * float(xp.max(xp.sum(X * X, axis=1))) + self.coef0
-        # (gamma |x|^2 + coef0)^degree of the longest row: where even that is below the smallest normal number, all of
-        # the matrix is lost.
+        # (gamma |x|^2 + coef0)^degree of the longest row: if even that is subnormal, all of the matrix is lost.
         least = math.log(float(xp.finfo(X.dtype).smallest_normal))
         if largest > 0.0 and self.degree * math.log(largest) < least:
             raise InputError(f"powers of its inner products vanish in {dtype_name(X)}; scale the columns up")
 
     def __call__(self, X: Array, Y: Array) -> Array:
         return self.finish(X @ Y.T) if self.own else X @ Y.T
+
+    def partial(self, X: Array, Y: Array) -> Array:
+        return super().partial(X, Y) if self.own else X @ Y.T
+
+    def finish(self, total: Array) -> Array:
+        return (total * self.gamma + self.coef0) ** self.degree
 
     def diagonal(self, X: Array) -> Array:
         return self.finish(super().diagonal(X)) if self.own else super().diagonal(X)
@@ -170,20 +177,8 @@ class Polynomial(OfInnerProducts):
     def explicit_features(self, X: Array) -> Array | None:
         return None if self.own else X
 
-    def partial(self, X: Array, Y: Array) -> Array:
-        return super().partial(X, Y) if self.own else X @ Y.T
-
-    def finish(self, total: Array) -> Array:
-        return (total * self.gamma + self.coef0) ** self.degree
-
     def alone(self) -> "Polynomial":
         return replace(self, own=True)
-
-    def revealed(self, rank: int, n_features: int) -> str:
-        return (
-            "inner products of any two samples over this party's columns, and the length of each sample: once the "
-            "rank reaches the number of columns, all of them up to a rotation"
-        )
 
 
 @dataclass(frozen=True)
@@ -245,36 +240,7 @@ class CosineKernel(OfInnerProducts):
     def revealed(self, rank: int, n_features: int) -> str:
         if self.own:
             return "the angle between any two samples over this party's columns, to the accuracy of the factor"
-        return "inner products of any two samples over this party's columns, and the length of each sample"
-
-
-@dataclass(frozen=True)
-class AdditiveChiSquared(Kernel):
-    """Sum of 4 x y / (x + y): kernels add over parties.
-
-    Centered, it is scikit-learn's `additive_chi2`, minus the sum of (x - y)^2 / (x + y), which is positive
-    semidefinite only after centering: the two differ by numbers of each sample alone.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import dkpca
-    >>> dkpca.kernels.AdditiveChiSquared()(np.array([[2.0, 0.0]]), np.array([[2.0, 4.0]]))
-    array([[4.]])
-    """
-
-    name: ClassVar[str] = "additive_chi2"
-    of_counts: ClassVar[bool] = True
-
-    @property
-    def law(self) -> Law:
-        return SUM
-
-    def __call__(self, X: Array, Y: Array) -> Array:
-        return summed_over_columns(lambda x, y: 4.0 * x * ratio(y, x + y), X, Y)
-
-    def diagonal(self, X: Array) -> Array:
-        return 2.0 * namespace(X).sum(X, axis=1)
+        return PRODUCTS
 
 
 def _mean_error(X: Array) -> float:

@@ -13,7 +13,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from dkpca.linalg import hadamard_on_gpu
 from dkpca.linalg.arrays import Array, namespace, or_one, quiet
 from dkpca.linalg.precision import Factor
 from dkpca.linalg.rows import multiplied
@@ -28,19 +27,13 @@ class Law(ABC):
     name: ClassVar[str]
     shares: ClassVar[str]  # how true the shares of parties in a component are, in words
     needs_diagonals: ClassVar[bool] = False  # whether the center computes with them
-    keeps_factors: ClassVar[bool] = True  # whether one merged factor is a factor of the fused matrix
-    apart: ClassVar[bool] = False  # whether merged factors are the parties' own, and `crossed` takes row numbers too
-    linear: ClassVar[bool] = False  # whether a change of the fused matrix is one of its merged factor alone
+    multiplies: ClassVar[bool] = False  # whether matrices, and nothing more, are multiplied: factors stay apart
     scores_add: ClassVar[bool] = False  # whether matrices, and so scores, are sums over parties and nothing more
-    weighed_by: ClassVar[str | None] = None  # who multiplies by a party's weight: "party" (its width) or "center"
-
-    def mean_exponent(self, n_parties: int) -> float:
-        """Mean exponent of each party's kernel at which those of n parties are balanced."""
-        return 1.0
+    linear: ClassVar[bool] = False  # whether a change of the fused matrix is one of its merged factor alone
 
     @property
     def powers(self) -> int:
-        """Factor by which taking powers of entries can multiply their rounding."""
+        """Factor by which powers of entries multiply their rounding; 1: entries are those of merged factors."""
         return 1
 
     def parts(self, factors: Sequence[Factor], diagonals: Sequence[Array]) -> list[Factor]:
@@ -51,19 +44,20 @@ class Law(ABC):
     def merge(self, parts: Sequence[Array]) -> list[Array]:
         """Fewest factors whose Gram matrices recombine to the matrix wanted."""
 
-    @abstractmethod
+    def merge_changes(self, parts: Sequence[Array]) -> list[Array]:
+        """Bring factors of changes to the parties' matrices into the form of `merge`."""
+        return self.merge(parts)
+
     def recombine(self, parts: Iterable[Array]) -> Array:
         """Entries of the global Gram matrix from the same entries of the merged factors' Gram matrices."""
+        return _added(parts)
 
     def log_diagonal(self, received: Sequence[Array]) -> Array:
         """Logarithm of the recombined diagonal, or of a product on the way to it that is smaller; zero: -inf."""
         return namespace(*received).log(self.recombine(received))
 
     def combine(self, parts: Sequence[Array], rows: Sequence[Array], columns: Sequence[Array]) -> Array:
-        """Entries of the global Gram matrix from the same entries of the parties' own.
-
-        `rows` and `columns` are the diagonals of the parties' matrices at the rows and columns of these entries.
-        """
+        """Entries of the global Gram matrix from the parties' own, and the diagonals at their rows and columns."""
         return self.recombine(parts)
 
     def diagonal(self, diagonals: Sequence[Array]) -> Array:
@@ -81,30 +75,20 @@ class Law(ABC):
         `received` are the diagonals of what the parties sent.
         """
 
-    def merge_changes(self, parts: Sequence[Array]) -> list[Array]:
-        """Bring factors of changes to the parties' matrices into the form of `merge`."""
-        return self.merge(parts)
-
-    @abstractmethod
     def derivative(self, parts: Iterable[Array], changes: Iterable[Array]) -> Array:
         """Entries of the change of the fused matrix, to first order, from those of the merged parts and changes.
 
         Both may be written over. What multiplies a party's change, entry by entry, is a positive semidefinite matrix;
         it is below the one that multiplies the party's error, but for the rounding of the parties behind it.
         """
+        return _added(changes)
 
     def total_trace(self, party_traces: Sequence[float], diagonals: Sequence[Array]) -> float:
         """Trace of the true global Gram matrix."""
+        if self.scores_add:
+            return float(sum(party_traces))
         true = self.diagonal(diagonals)
         return float(namespace(true).sum(true))
-
-    def fused_product(self, factors: Sequence[Array], block: Array) -> Array | None:
-        """Return the recombined matrix times a thin block, where there is a faster way than tile by tile."""
-        return None
-
-    def rough_product(self, factors: Sequence[Array], width: int) -> Callable[[Array], Array] | None:
-        """Return what multiplies blocks of so many columns, if it is much faster where few digits do."""
-        return None
 
 
 @dataclass(frozen=True)
@@ -113,11 +97,7 @@ class Product(Law):
 
     name: ClassVar[str] = "product"
     shares: ClassVar[str] = "for a product of kernels, to first order"
-    apart: ClassVar[bool] = True
-    weighed_by: ClassVar[str | None] = "party"
-
-    def mean_exponent(self, n_parties: int) -> float:
-        return 1.0 / n_parties  # exponents add: all together have 1, as with one well chosen width
+    multiplies: ClassVar[bool] = True
 
     def merge(self, parts: Sequence[Array]) -> list[Array]:
         # The Hadamard product of A_j A_j' has no thin factor: the parties' factors stay apart.
@@ -138,10 +118,9 @@ class Product(Law):
     def error_weights(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[Array]:
         # Telescoping the product puts the received matrices of the parties before, and the true ones of the parties
         # behind, around each party's error.
-        xp = namespace(*received)
-        ones = xp.ones_like(received[0])
-        before = list(accumulate(received[:-1], lambda a, b: a * b, initial=ones))
-        behind = list(accumulate(reversed(diagonals[1:]), lambda a, b: a * b, initial=ones))[::-1]
+        ones = namespace(*received).ones_like(received[0])
+        before = accumulate(received[:-1], operator.mul, initial=ones)
+        behind = list(accumulate(reversed(diagonals[1:]), operator.mul, initial=ones))[::-1]
         return [a * b for a, b in zip(before, behind, strict=True)]
 
     def derivative(self, parts: Iterable[Array], changes: Iterable[Array]) -> Array:
@@ -155,12 +134,6 @@ class Product(Law):
             total *= part
         return slope
 
-    def fused_product(self, factors: Sequence[Array], block: Array) -> Array | None:
-        return hadamard_on_gpu.product(factors, block)
-
-    def rough_product(self, factors: Sequence[Array], width: int) -> Callable[[Array], Array] | None:
-        return hadamard_on_gpu.rough(factors, width)
-
 
 @dataclass(frozen=True)
 class Sum(Law):
@@ -170,23 +143,13 @@ class Sum(Law):
     shares: ClassVar[str] = "exact for a sum of kernels"
     linear: ClassVar[bool] = True
     scores_add: ClassVar[bool] = True
-    weighed_by: ClassVar[str | None] = "center"
 
     def merge(self, parts: Sequence[Array]) -> list[Array]:
         # sum_j A_j A_j' = [A_1 ... A_J] [A_1 ... A_J]'.
         return [namespace(*parts).concat(list(parts), axis=1)]
 
-    def recombine(self, parts: Iterable[Array]) -> Array:
-        return _added(parts)
-
     def error_weights(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[Array]:
         return [namespace(each).ones_like(each) for each in received]
-
-    def derivative(self, parts: Iterable[Array], changes: Iterable[Array]) -> Array:
-        return _added(changes)
-
-    def total_trace(self, party_traces: Sequence[float], diagonals: Sequence[Array]) -> float:
-        return float(sum(party_traces))
 
 
 @dataclass(frozen=True)
@@ -202,23 +165,25 @@ class Power(Law):
     name: ClassVar[str] = "sum"
     shares: ClassVar[str] = "for a function of the sum, to first order"
     needs_diagonals: ClassVar[bool] = True
-    keeps_factors: ClassVar[bool] = False
+
+    @property
+    def powers(self) -> int:
+        return 2 * self.degree
 
     def merge(self, parts: Sequence[Array]) -> list[Array]:
-        xp = namespace(*parts)
         # gamma sum_j A_j A_j' + coef0 1 1' = B B' for B = [sqrt(gamma) A_1, ..., sqrt(gamma) A_J, sqrt(coef0) 1]; the
         # center takes the power of its entries.
-        constant = xp.full_like(parts[0][:, :1], self.coef0**0.5)
-        return [xp.concat([*(A * self.gamma**0.5 for A in parts), constant], axis=1)]
+        xp = namespace(*parts)
+        return [xp.concat([*self.merge_changes(parts), xp.full_like(parts[0][:, :1], self.coef0**0.5)], axis=1)]
+
+    def merge_changes(self, parts: Sequence[Array]) -> list[Array]:
+        return [namespace(*parts).concat([A * self.gamma**0.5 for A in parts], axis=1)]
 
     def recombine(self, parts: Iterable[Array]) -> Array:
         return _added(parts) ** self.degree
 
     def log_diagonal(self, received: Sequence[Array]) -> Array:
         return namespace(*received).log(_added(received)) * self.degree
-
-    def merge_changes(self, parts: Sequence[Array]) -> list[Array]:
-        return [namespace(*parts).concat([A * self.gamma**0.5 for A in parts], axis=1)]
 
     def error_weights(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[Array]:
         # a^d - b^d = (a - b) sum_i a^i b^(d - 1 - i), where a and b are positive semidefinite matrices and powers are
@@ -233,20 +198,13 @@ class Power(Law):
         return self.degree * _added(parts) ** (self.degree - 1) * _added(changes)
 
     def combine(self, parts: Sequence[Array], rows: Sequence[Array], columns: Sequence[Array]) -> Array:
-        return self._inner(parts) ** self.degree
+        return self.diagonal(parts)
 
     def diagonal(self, diagonals: Sequence[Array]) -> Array:
         return self._inner(diagonals) ** self.degree
 
-    def fused_product(self, factors: Sequence[Array], block: Array) -> Array | None:
-        return PRODUCT.fused_product([*factors] * self.degree, block)
-
-    @property
-    def powers(self) -> int:
-        return 2 * self.degree
-
-    def _inner(self, diagonals: Sequence[Array]) -> Array:
-        return _added(diagonals) * self.gamma + self.coef0
+    def _inner(self, sums: Sequence[Array]) -> Array:
+        return _added(sums) * self.gamma + self.coef0
 
 
 @dataclass(frozen=True)
@@ -264,18 +222,11 @@ class Cosine(Law):
     def merge(self, parts: Sequence[Array]) -> list[Array]:
         # Rows of [A_1 ... A_J] over the true lengths of the whole samples, from the diagonals: D^-1 K D^-1.
         *factors, inverse_lengths = parts
-        assert inverse_lengths.shape[1] == 1
         return [namespace(*factors).concat(factors, axis=1) * inverse_lengths]
-
-    def recombine(self, parts: Iterable[Array]) -> Array:
-        return _added(parts)
 
     def error_weights(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[Array]:
         # diag(D^-1 E D^-1) = diag(E) / |x_i|^2.
         return [_inverse_lengths(diagonals) ** 2] * len(received)
-
-    def derivative(self, parts: Iterable[Array], changes: Iterable[Array]) -> Array:
-        return _added(changes)
 
     def combine(self, parts: Sequence[Array], rows: Sequence[Array], columns: Sequence[Array]) -> Array:
         return _added(parts) * _inverse_lengths(rows)[:, None] * _inverse_lengths(columns)[None, :]
@@ -287,11 +238,6 @@ class Cosine(Law):
 
 PRODUCT, SUM, COSINE = Product(), Sum(), Cosine()
 LAWS: dict[str, Law] = {"product": PRODUCT, "sum": SUM}
-
-
-def adds_up(name: str | None) -> bool:
-    """Whether the law of this name adds the parties' own matrices up; None is no law."""
-    return name is not None and LAWS[name].scores_add
 
 
 def _inverse_lengths(diagonals: Sequence[Array]) -> Array:

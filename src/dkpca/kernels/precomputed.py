@@ -29,6 +29,7 @@ class Precomputed(Kernel):
 
     name: ClassVar[str] = "precomputed"
     columns_are: ClassVar[str] = "samples"
+    reveals: ClassVar[str] = "how similar any two samples are by the party's own measure"
 
     @property
     def law(self) -> Law | None:
@@ -40,7 +41,12 @@ class Precomputed(Kernel):
             raise InputError(f"a precomputed kernel matrix must be square; this one is {X.shape[0]} x {X.shape[1]}")
         if float(xp.max(xp.abs(X - X.T))) > max(100 * eps(X), 2.0 * ROUNDED_TO) * float(xp.max(xp.abs(X))):
             raise InputError("a precomputed kernel matrix must be symmetric, but this one is not")
-        _check_positive(X)
+        allowed, below = ROUNDED_TO * float(np.sum(np.abs(np.diagonal(to_numpy(X)).astype(float)))), _below_zero(X)
+        if below > allowed:
+            raise InputError(
+                f"a precomputed kernel matrix is positive semidefinite; this one has an eigenvalue of {-below:.3g}; "
+                f"use another measure of similarity, or add {below:.3g} to the diagonal"
+            )
 
     def __call__(self, X: Array, Y: Array) -> Array:
         """Columns of X at the positions in Y, as `anchors` gives them."""
@@ -71,21 +77,6 @@ class Precomputed(Kernel):
         if positions is None:
             positions = xp.arange(X.shape[0], device=X.device)
         return xp.astype(positions, X.dtype)[:, None]
-
-    def revealed(self, rank: int, n_features: int) -> str:
-        return "how similar any two samples are by the party's own measure"
-
-
-def _check_positive(X: Array) -> None:
-    """Refuse an eigenvalue below zero, but for what rounding of a kernel matrix to float32 can make."""
-    allowed = ROUNDED_TO * float(np.sum(np.abs(np.diagonal(to_numpy(X)).astype(float))))
-    below = _below_zero(X)
-    if below > allowed:
-        raise InputError(
-            f"a precomputed kernel matrix is positive semidefinite, and this one has an eigenvalue of {-below:.3g}, "
-            f"below the {-allowed:.3g} that rounding to float32 explains; use a measure of similarity that is a "
-            f"kernel, or add {below:.3g} to the diagonal"
-        )
 
 
 def _below_zero(X: Array) -> float:

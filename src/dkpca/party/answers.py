@@ -15,7 +15,7 @@ from dkpca.linalg.precision import Rounded
 from dkpca.party import alignment, summaries
 from dkpca.party import questions as q
 from dkpca.party.limits import ANYTHING, Limits
-from dkpca.party.state import PartyState, SumState, among_all
+from dkpca.party.state import PartyState, SumState
 from dkpca.protection import keys, masks, quantities
 from dkpca.protection.quantities import Addends, Compared
 from dkpca.protection.rotation import Rotation, column_rotation
@@ -38,9 +38,11 @@ class Union:
     places: Any  # (n_own,): of the own samples, in their order
     shared: Mapping[int, int] = field(default_factory=dict)  # places of own rows that all parties have, in one order
 
-    def padded(self, A: Any, row: Any) -> Any:
-        """Return a matrix of the own samples with a row in the place of each sample that this party lacks."""
-        return among_all(A, self.places, self.n_samples, row)
+    def padded(self, A: Any) -> Any:
+        """Return a matrix of the own samples with zeros in the place of each sample that this party lacks."""
+        whole = np.zeros((self.n_samples, A.shape[1]))
+        whole[self.places] = A
+        return whole
 
 
 @dataclass
@@ -260,7 +262,7 @@ def _summary(party: Party, question: q.SummaryWanted) -> messages.Summary:
         turned = summaries.Turned(
             rotation.hidden_digest,
             # A party centers its matrix: then the mean row is zero.
-            lambda A: rotation.turn(A if union is None else union.padded(A, 0.0)),
+            lambda A: rotation.turn(A if union is None else union.padded(A)),
             lambda rank: column_rotation(seed, rank),
         )
     summary, state = summaries.summarize(
@@ -342,7 +344,7 @@ def _compared(party: Party, question: q.MaskedWanted) -> tuple[Compared, SumStat
     if question.batch:
         state: SumState = party.whole_state(SumState)
         X = state.measured(party.table(state.kernel.columns_are, question.batch))
-        return Compared(state.kernel, X, state.padded()), state
+        return Compared(state.kernel, X, state.anchors), state
     X, kernel = party.table(question.kernel.columns_are), question.kernel
     if not isinstance(X, np.ndarray):
         raise InputError(
@@ -352,20 +354,17 @@ def _compared(party: Party, question: q.MaskedWanted) -> tuple[Compared, SumStat
     party.limits.check_form("compact", "sums")
     table = summaries.measured_for(kernel, X, party.name, standardize=question.standardize)
     X, kernel = table.X, table.kernel
-    union, positions = party.union.get(""), quantities.positions(question.what, party.run)
+    positions = quantities.positions(question.what, party.run)
     state = SumState(
         party=party.name,
         run=party.run,
         anchors=X if positions is None else X[positions],
         positions=positions,
-        places=None if union is None else union.places,
-        n_samples=0 if union is None else union.n_samples,
         bits=question.what.bits,
         preparation=getattr(party.open, "preparation", None),
         **table.how(),
     )
-    anchors = state.padded()
-    return Compared(kernel, X if union is None else anchors, anchors), state
+    return Compared(kernel, X, state.anchors), state
 
 
 def _check_addend(party: Party, what: Addends, compared: Compared, step: float) -> None:
@@ -425,7 +424,7 @@ def _covariates(party: Party, question: q.CovariatesWanted) -> messages.Covariat
     n_samples = len(rows) if union is None else union.n_samples
     if len(rows) != n_samples:
         raise InputError(f"party {party.name!r} has covariates of {len(rows)} of {n_samples} samples")
-    rows = rows if union is None else union.padded(rows, 0.0)  # in the order of all
+    rows = rows if union is None else union.padded(rows)  # in the order of all
     if question.blind:
         rows = party.rotation(n_samples).turn(rows)
     return messages.CovariateRows(party.name, Rounded(rows))

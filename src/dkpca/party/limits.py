@@ -1,11 +1,11 @@
-"""What a party allows: limits on what it sends by mail, in a process and in a study (limits.toml).
+"""What a party allows: limits on what it sends in a process and in a study (limits.toml).
 
 The party decides, whatever the center asks. A study beyond its limits is red, and is not signed.
 """
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
 from typing import Any, NoReturn
 
@@ -26,16 +26,22 @@ def _limit(default: Any, valid: Callable[[Any], bool], advice: str, meaning: str
 
 
 def _count(default: int, least: int, meaning: str) -> Any:
-    advice = "a whole number, 0 for none" if least == 0 else f"a whole number, at least {least}"
+    advice = f"a whole number, at least {least}"
     return _limit(default, lambda value: type(value) is int and least <= value <= MOST, advice, meaning)
 
 
-def _is_share(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
-
-
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
+def _texts(default: tuple[str, ...], advice: str, meaning: str, known: Collection[str] = ()) -> Any:
+    """List of texts: of these, at least one, if some are known."""
+    return _limit(
+        default,
+        lambda value: (
+            isinstance(value, list | tuple)
+            and all(isinstance(each, str) for each in value)
+            and (not known or set() < set(value) <= set(known))
+        ),
+        advice,
+        meaning,
+    )
 
 
 @dataclass(frozen=True)
@@ -45,8 +51,7 @@ class Limits:
     Parameters
     ----------
     recovery : float, default=0.5
-        Largest R² with which an attacker may recover a column, from all messages about this table. By mail a rule
-        for the rank stops there.
+        Largest R² with which an attacker may recover a column, from all messages about this table.
     known_rows : int, default=30
         Number of rows that the attacker is assumed to know.
     samples : int, default=50
@@ -63,8 +68,7 @@ class Limits:
     protect : tuple of str, default=("none", "sums", "blind")
         Protection modes allowed.
     studies : int, default=1
-        Most studies of this table, and most different summaries by mail, which the ledger counts. A message that was
-        sent before, byte for byte, may be sent again.
+        Most studies of this table.
     public : tuple of str, default=()
         Parties whose columns the center may have; a blind fit then hides nothing.
     covariates : tuple of str, default=()
@@ -84,7 +88,7 @@ class Limits:
 
     recovery: float = _limit(
         0.5,
-        _is_share,
+        lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1,
         "a share of variance from 0 to 1, such as 0.5",
         "Largest R² with which an attacker may recover a column, from all messages about this table.",
     )
@@ -99,24 +103,13 @@ class Limits:
     rank: int = _count(100, 1, "Maximum number of eigenpairs sent.")
     audit_rows: int = _count(0, 0, "Maximum number of true rows of the kernel matrix sent for an audit; 0: none.")
     batches: int = _count(0, 0, "Maximum number of batches of new samples; 0: none.")
-    protect: tuple[str, ...] = _limit(
-        PROTECTIONS,
-        lambda value: _are_texts(value) and bool(value) and set(value) <= set(PROTECTIONS),
-        f"a list of some of {list(PROTECTIONS)}",
-        f"Protection modes allowed: any of {', '.join(PROTECTIONS)}.",
+    protect: tuple[str, ...] = _texts(
+        PROTECTIONS, f"a list of some of {list(PROTECTIONS)}", "Protection modes allowed.", PROTECTIONS
     )
     studies: int = _count(1, 0, "Maximum number of studies with this table.")
-    public: tuple[str, ...] = _limit(
-        (),
-        _are_texts,
-        "a list of parties",
-        "Parties whose columns the center may already have (a public register); a blind fit then hides nothing.",
-    )
-    covariates: tuple[str, ...] = _limit(
-        (),
-        _are_texts,
-        "a list of columns",
-        "Columns of this table that may be sent in the clear as covariates (batch, site).",
+    public: tuple[str, ...] = _texts((), "a list of parties", "Parties whose columns the center may already have.")
+    covariates: tuple[str, ...] = _texts(
+        (), "a list of columns", "Columns of this table that may be sent in the clear as covariates (batch, site)."
     )
 
     def __post_init__(self) -> None:
@@ -148,11 +141,6 @@ class Limits:
             _refuse("it does not place new samples: batches = 0")
         if exact and self.recovery < 1:
             _refuse(f"distances to all samples of the fit tell the whole table, and recovery = {self.recovery:g}")
-
-    def check_fits(self, others: int) -> None:
-        """Refuse one more message about the rows of the fit than allowed, given how many others were sent."""
-        if others >= self.studies:
-            _refuse(f"it has answered studies = {self.studies} fits; only these can be repeated, as they were")
 
     def check_audit(self, n_rows: int) -> None:
         """Refuse to send more true rows for an audit than allowed."""
@@ -188,14 +176,12 @@ def from_toml(text: str, source: object = "limits.toml") -> Limits:
         values = toml_values(text)
     except ValueError as error:
         raise InputError(f"{source}: is not a TOML file ({error})") from error
-    known = [each.name for each in fields(Limits)]
-    unknown, missing = sorted(set(values) - set(known)), sorted(set(known) - set(values))
-    if unknown or missing:
-        what = f"unknown limits {unknown}" if unknown else f"the limits {missing} are missing"
-        raise InputError(f"{source}: {what}; write each of {known}, and no other")
+    known = {each.name for each in fields(Limits)}
+    for what, wrong in (("unknown", set(values) - known), ("missing", known - set(values))):
+        if wrong:
+            raise InputError(f"{source}: {what} limits {sorted(wrong)}; write each of {sorted(known)}, and no other")
     try:
-        lists: dict[str, Any] = {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
-        return Limits(**(values | lists))
+        return Limits(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
     except InputError as error:
         raise InputError(f"{source}: {error}") from error
 

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
 from dkpca.errors import InputError
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array, MemoryLimit
@@ -13,14 +11,6 @@ from dkpca.linalg.rows import moved, standardized
 from dkpca.party.recovery import Measurement
 
 ANOTHER_VERSION = "private state that this version of dkpca cannot use; make it again"
-
-
-def among_all(own: Array, places: Array, n_samples: int, row: Any) -> Array:
-    """Return the own rows at their places among all samples, and another row at the places of the others."""
-    whole = np.empty((n_samples, own.shape[1]))
-    whole[:] = row
-    whole[places] = own
-    return whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,20 +141,11 @@ class SumState(_Kept):
 
     run: str
     bits: int = 32
-    places: Array | None = None  # of the own samples among all, where the party may lack some
-    n_samples: int = 0  # of all, then
 
     protect: ClassVar[str] = "sums"
     solver: ClassVar[str] = "masked sum"
     decided: ClassVar[str] = "masked sum"
     recovery: ClassVar[None] = None
-
-    def padded(self) -> Array:
-        """Return the anchors with a row for each sample that the party lacks: of NaN, if it is the mean of phi."""
-        if self.places is None or self.anchors is None:
-            return self.anchors
-        row = np.nan if self.kernel.unit_diagonal else self.anchors.mean(axis=0)  # phi(x) = x in a linear kernel
-        return among_all(self.anchors, self.places, self.n_samples, row)
 
 
 State = PartyState | SumState

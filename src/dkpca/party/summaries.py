@@ -13,7 +13,6 @@ from dkpca import messages, wire
 from dkpca.errors import InputError
 from dkpca.kernels import Kernel, Precomputed
 from dkpca.kernels.grams import KernelGram
-from dkpca.kernels.laws import adds_up
 from dkpca.linalg.arrays import Array, MemoryLimit, dtype_name, namespace, quiet, sent_to, to_numpy
 from dkpca.linalg.arrays import device as device_of
 from dkpca.linalg.gram import Centered, Gram
@@ -361,7 +360,7 @@ def _check_blind(kernel: Kernel, X: Array, law: str | None, party: str) -> None:
             f"party {party!r}: the {kernel.name} kernel of all columns needs the length of every sample, which a "
             "blind center must not see; give a kernel of each party's own columns (own=True)"
         )
-    if not (adds_up(law) if law else kernel.adds_up):
+    if not (law == "sum" if law else kernel.adds_up):
         raise InputError(f"party {party!r}: a blind center can only add matrices up; use law='sum' (--law sum)")
 
 

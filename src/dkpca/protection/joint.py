@@ -86,11 +86,8 @@ def rows_of(summary: Summary, joined: Joined, positions: Numbers | None) -> Rows
 
 def _quantities(kernel: Kernel, joined: Joined) -> Numbers:
     """What the kernel is formed of, for all pairs of samples."""
-    return (
-        quantities.as_distances(joined.total.copy())
-        if joined.what.lengths and kernel.unit_diagonal and not joined.what.padded
-        else joined.total.copy()
-    )
+    total = joined.total.copy()
+    return quantities.as_distances(total) if joined.what.lengths and kernel.unit_diagonal else total
 
 
 def _of_pairs(kernel: Kernel, joined: Joined) -> Summary:
@@ -184,7 +181,7 @@ def _summary(
         n_features=joined.n_features,
         factor=Rounded(factor),
         trace_left_out=trace - float((factor**2).sum()),
-        diagonal=Rounded(diagonal[:, None]) if kernel.sends_diagonal or joined.what.padded else None,
+        diagonal=Rounded(diagonal[:, None]) if kernel.sends_diagonal else None,
         **bounds,
     )
 
@@ -209,8 +206,7 @@ def _uncertainty(joined: Joined, kernel: Kernel) -> float:
     rounding += 0.5 * joined.n_parties * lengths.step
     if kernel.unit_diagonal:
         rounding *= 2.0  # a squared distance is two lengths less twice a product
-    longest = joined.total if joined.what.padded else np.diagonal(joined.total)
-    return rounding + joined.n_parties * quantities.ARITHMETIC * 4.0 * float(np.max(longest))
+    return rounding + joined.n_parties * quantities.ARITHMETIC * 4.0 * float(np.max(np.diagonal(joined.total)))
 
 
 def _entry_error(kernel: Kernel, total: Numbers, uncertainty: float) -> float:

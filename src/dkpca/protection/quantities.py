@@ -28,7 +28,6 @@ PIECE = 2**22  # numbers in a piece: 16 MB in a message, some times as much whil
 MOST_PAIRED = 10_000  # samples whose whole matrix a center can hold
 PAIRS_UP_TO = 4_000  # samples: beyond, their pairs would take more bytes than a message should
 FINE_UP_TO = 16_000  # samples: beyond, bounds without data leave too few of 32 bits
-AT_A_TIME = 512  # rows whose distances from all own ones are made to find the mean
 ARITHMETIC = 4e-13  # of the spread: most that a party's own arithmetic loses of a distance
 SLACK = 1.0 + 1e-9  # of a bound, for rounding
 SumKind = Literal["pairs", "columns", "new", "scores", "statistic"]
@@ -44,8 +43,7 @@ class Addends:
     rows: Count
     columns: Count
     bits: Bits  # of the ring on which numbers are added
-    lengths: bool = False  # whether the length of each sample goes along: pairs are inner products, unless padded
-    padded: bool = False  # whether these are distances from oneself, and not 0 where a party lacks the sample
+    lengths: bool = False  # whether the length of each sample goes along, since pairs are inner products
 
     @property
     def pieces(self) -> list[slice]:
@@ -69,19 +67,9 @@ class Addends:
         return n * after_first - n * (n - 1) // 2
 
 
-def of_fit(kernel: Kernel, n_samples: int, n_landmarks: int, precision: str, *, padded: bool = False) -> Addends:
-    """What a fit of so many samples adds up: all pairs, or samples with landmarks where they are many.
-
-    `padded` is for kernels of distances where parties put mean rows in the place of samples that they lack.
-    """
+def of_fit(kernel: Kernel, n_samples: int, n_landmarks: int, precision: str) -> Addends:
+    """What a fit of so many samples adds up: all pairs, or samples with landmarks where they are many."""
     bits = 64 if precision == "float64" or n_samples > FINE_UP_TO else 32
-    if padded and kernel.unit_diagonal:
-        if n_samples > PAIRS_UP_TO:
-            raise InputError(
-                f"lacking='mean' under protect='sums' is for up to {PAIRS_UP_TO:,} samples with the {kernel.name} "
-                f"kernel, and there are {n_samples:,}; use protect='blind', or lacking='drop'"
-            )
-        return Addends("pairs", n_samples, n_samples, bits, lengths=True, padded=True)
     if n_samples <= (PAIRS_UP_TO if kernel.unit_diagonal else MOST_PAIRED):
         return Addends("pairs", n_samples, n_samples, bits, lengths=kernel.by_inner_products)
     if not kernel.unit_diagonal:
@@ -107,69 +95,30 @@ def positions(what: Addends, run: str) -> Numbers | None:
 
 @dataclass(frozen=True)
 class Compared:
-    """A party's rows and those that they are compared with, measured from the kernel's origin.
-
-    Rows of NaN are samples that the party lacks: the mean of its own in feature space stands for each, which has the
-    distance -log(mean k(x, .)) / gamma from a sample, and its own length.
-    """
+    """A party's rows and those that they are compared with, measured from the kernel's origin."""
 
     kernel: Kernel  # of the fit
     X: Numbers
     anchors: Numbers
 
     @cached_property
-    def own(self) -> Numbers:
-        """Rows of the fit that the party has."""
-        return self.anchors[~_lacked(self.anchors)]
-
-    @cached_property
     def exact(self) -> Kernel:
         """Kernel with a width at which partial quantities of the rows keep their digits; they do not depend on it."""
         # RBF.partial divides exponents by gamma; this gamma makes `exponents` take differences wherever a product
         # would lose more than ARITHMETIC of the spread.
-        X = self.X[~_lacked(self.X)]
-        spread = float(np.max(np.sum((X - X.mean(axis=0)) ** 2, axis=1), initial=0.0))
+        spread = float(np.max(np.sum((self.X - self.X.mean(axis=0)) ** 2, axis=1), initial=0.0))
         if not self.kernel.has_width or not 1e-290 < spread < 1e290:
             return self.kernel
         return replace(self.kernel, gamma=LOSS / (ARITHMETIC * spread))  # type: ignore[type-var]
 
     def between(self, rows: Numbers, others: Numbers) -> Numbers:
         """Inner products or distances of rows with others; no distance is below zero."""
-        block = np.asarray(to_numpy(self.exact.partial(np.nan_to_num(rows), np.nan_to_num(others))))
-        if not self.kernel.unit_diagonal:
-            return block
-        block, lacked = np.maximum(block, 0.0), (_lacked(rows), _lacked(others))
-        if lacked[0].any():
-            block[lacked[0]] = self._from_mean(others)[None, :]
-        if lacked[1].any():
-            block[:, lacked[1]] = self._from_mean(rows)[:, None]
-        return np.asarray(block)
+        block = np.asarray(to_numpy(self.exact.partial(rows, others)))
+        return np.maximum(block, 0.0) if self.kernel.unit_diagonal else block
 
     def lengths(self, rows: Numbers) -> Numbers:
         """Squared lengths from the mean of the columns."""
-        return np.asarray(np.ravel(to_numpy(self.exact.partial(rows, self.own.mean(axis=0)[None, :]))))
-
-    def _from_mean(self, rows: Numbers) -> Numbers:
-        """Distance of the mean in feature space from each row, and from itself where the party lacks the row."""
-        # mean k = 1 + mean (exp(-gamma d) - 1): by expm1 and log1p a wide kernel keeps its digits.
-        gamma, means = float(self.kernel.gamma), np.full(len(rows), np.nan)  # type: ignore[attr-defined]
-        has = np.flatnonzero(~_lacked(rows))
-        for start in range(0, len(has), AT_A_TIME):
-            some = has[start : start + AT_A_TIME]
-            distances = np.asarray(to_numpy(self.exact.partial(rows[some], self.own)))
-            means[some] = np.mean(np.expm1(-gamma * np.maximum(distances, 0.0)), axis=1)
-        if len(has) < len(rows):
-            means[np.isnan(means)] = self._mean_length
-        return np.asarray(-np.log1p(means) / gamma)
-
-    @cached_property
-    def _mean_length(self) -> float:
-        """Squared length of the mean in feature space, less 1."""
-        return float(np.mean(np.expm1(-float(self.kernel.gamma) * self._from_mean(self.own))))  # type: ignore[attr-defined]
-
-
-def _lacked(rows: Numbers) -> Numbers:
-    return np.asarray(np.isnan(rows[:, 0]))
+        return np.asarray(np.ravel(to_numpy(self.exact.partial(rows, self.anchors.mean(axis=0)[None, :]))))
 
 
 @threads_of_our_own()
@@ -186,8 +135,6 @@ def addend(what: Addends, compared: Compared, rows: slice) -> tuple[Numbers, Num
     pairs = _pairs_in(block)
     if not what.lengths:
         return block[pairs], None
-    if what.padded:
-        return block[pairs], np.where(_lacked(X[rows]), np.diagonal(block), 0.0)
     if not compared.kernel.unit_diagonal:
         return block[pairs], np.diagonal(block).copy()
     # x'y from the mean = (|x|^2 + |y|^2 - |x - y|^2) / 2: one sample far away makes only its own length large.
@@ -214,10 +161,7 @@ def bounds_without_data(what: Addends, kernel: Kernel, n_features: int) -> tuple
     if not kernel.by_inner_products or kernel.columns_are != "quantities" or what.kind not in ("pairs", "columns"):
         return None
     # Squares of a standardized column add up to the number of samples: x'y <= T / 2, |x|^2 <= T, |x - y|^2 <= 2 T.
-    # The mean in feature space is no further from a sample, or from itself, than samples are in the mean.
     T = what.rows * n_features * SLACK
-    if what.padded:
-        return 2.0 * T, 2.0 * T
     return (0.5 * T, T) if what.kind == "pairs" else (2.0 * T, 0.0)
 
 

@@ -1,7 +1,4 @@
-"""Columns of tables about the samples of a page: labels to color by, and what components mean in a party's columns.
-
-Both are computed where those tables are, and nowhere else.
-"""
+"""Columns about the samples of a page: labels to color by, and what components mean in a party's own columns."""
 
 import math
 from collections import Counter
@@ -12,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 from sklearn.preprocessing import StandardScaler
 
 from dkpca.analysis.importance import associations
@@ -44,56 +42,38 @@ class LabelTable(Table):
     def check_match(self, names: Sequence[str], source: object) -> list[str]:
         """Refuse a table about other samples; say how many of these have no row in it."""
         lacking = [name for name, row in zip(names, self.rows(names), strict=True) if row is None]
+        own = self.ids or [""]
         if len(lacking) == len(names):
-            own = self.ids or [""]
             raise InputError(
-                f"{self.source}: none of its {len(own):,} ids is a sample of {source}; its ids look like "
-                f"{own[0]!r}, the samples like {names[0]!r}; name the right column with --label-id"
+                f"{self.source}: none of its {len(own):,} ids (such as {own[0]!r}) is a sample of {source} (such as "
+                f"{names[0]!r}); name the right column with --label-id"
             )
-        if not lacking:
-            return []
-        return [
-            f"{Path(self.source).name} has labels for {len(names) - len(lacking):,} of {len(names):,} samples; "
-            f"{len(lacking):,} have none, for example {lacking[0]!r}"
-        ]
+        found = f"{Path(self.source).name} has labels for {len(names) - len(lacking):,} of {len(names):,} samples"
+        return [f"{found}; {len(lacking):,} have none, for example {lacking[0]!r}"] if lacking else []
 
-    def _of(self, names: Sequence[str]) -> pl.DataFrame:
+    def values(self, names: Sequence[str]) -> pl.DataFrame:
         """Rows for samples in this order; null where there is none."""
         return self.frame.select(pl.all().gather(pl.Series(self.rows(names), dtype=pl.UInt32)))
 
-    def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
-        """Values as they are, for samples in this order; None where there is none."""
-        return self._of(names).to_dict(as_series=False)
-
     def columns(self, names: Sequence[str]) -> list[LabelColumn]:
         """One value per sample, for samples in this order."""
-        return [_column(values) for values in self._of(names).iter_columns()]
-
-
-def check_id_column(path: Path, how: Reading) -> None:
-    """Refuse a table beside labels that lacks the id column, and say which option names that of the labels."""
-    with reading.opened(path, how) as table:
-        reading.check_columns([how.id_column or ""], table, hint=" (--label-id names the id column of --labels)")
+        return [_column(values) for values in self.values(names).iter_columns()]
 
 
 def read_labels(path: Path, how: Reading, wanted: Sequence[str]) -> LabelTable:
-    """Read the columns named; without a name all, if they are few."""
+    """Read the columns named, in that order; without a name all, if they are few."""
     table = reading.read(path, replace(how, columns=tuple(wanted)))
-    frame = table.frame
-    if not wanted and frame.width > MOST_COLUMNS:
-        raise InputError(
-            f"{path}: has {frame.width} columns, too many for one page; name those to color by with --label, "
-            f"as --label {frame.columns[0]!r}"
-        )
-    kinds = frame.schema
-    crowded = [n for n in frame.columns if not kinds[n].is_numeric() and frame[n].n_unique() > MOST_CATEGORIES]
+    frame, notes = table.frame, list(table.notes)
     if wanted:
-        frame = frame.select(name for name in wanted if name in frame.columns)  # in the order asked for
-        crowded = []
-    left_out = [f"{some(crowded)} left out: more than {MOST_CATEGORIES} different values"] if crowded else []
-    return LabelTable(
-        str(path), table.ids, frame.drop(crowded), (*table.notes, *left_out), id_normalize=how.id_normalize
-    )
+        frame = frame.select(name for name in wanted if name in frame.columns)
+    elif frame.width > MOST_COLUMNS:
+        raise InputError(f"{path}: has {frame.width} columns, too many for one page; name some with --label")
+    else:
+        texts = frame.select(~cs.numeric())
+        crowded = [values.name for values in texts.iter_columns() if values.n_unique() > MOST_CATEGORIES]
+        notes += [f"{some(crowded)} left out: more than {MOST_CATEGORIES} different values"] if crowded else []
+        frame = frame.drop(crowded)
+    return LabelTable(str(path), table.ids, frame, tuple(notes), id_normalize=how.id_normalize)
 
 
 def category_column(name: str, values: Sequence[str], *, group: str, order: Sequence[str] = ()) -> LabelColumn:

@@ -7,7 +7,6 @@ import re
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from dkpca.analysis.importance import Drives
 from dkpca.analysis.outcomes import Outcomes, outcomes
 from dkpca.errors import InputError, WireError
 from dkpca.exchange.own_table import DRIVES
-from dkpca.fusion import FusedModel
 from dkpca.fusion.scoring import party_shares
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import to_numpy
@@ -30,7 +28,6 @@ from dkpca.report.columns import (
     LabelTable,
     OwnColumns,
     category_column,
-    check_id_column,
     own_columns,
     read_labels,
 )
@@ -59,7 +56,6 @@ TURNED = (
 FITTED, NEW, OUTSIDE, COMPLETED, NEW_COMPLETED = range(5)
 TOP_COLUMNS = 8
 MOST_BARS = 30  # components drawn with an error bar
-SCORE_BYTES = 3_000_000  # of one page; with very many samples the last components are left out of it
 STEPS = 65_535  # a score is told apart to this part of its component's range
 
 
@@ -84,22 +80,13 @@ class Source:
         return self.path.resolve().name if self.path.is_dir() else self.path.resolve().parent.name
 
 
-def page_beside(path: Path) -> Path:
-    """Where the report of a directory or file goes, unless somebody says otherwise."""
-    return path / "report.html" if path.is_dir() else path.with_suffix(".html")
-
-
 def read_source(path: Path) -> Source:
     """Read whatever holds scores."""
-    if not (path / "settings.json").exists():
+    if not (path / runs.SETTINGS).exists():
         return _scores_in(path)
     if runs.is_projection(path):
-        raise InputError(
-            f"{path}: holds new samples, placed among the components of a run; "
-            f"draw them with the run: dkpca report RUN --new {path}"
-        )
-    settings = _study_settings(path / runs.SETTINGS)
-    if settings:
+        raise InputError(f"{path}: holds new samples; draw them with their run: dkpca report RUN --new {path}")
+    if settings := _study_settings(path / runs.SETTINGS):
         return replace(_scores_in(path), settings=settings)
     run = runs.load(path)
     numbered = run.settings["sample_names"] == runs.ROW_NUMBERS
@@ -128,10 +115,8 @@ def read_new(path: Path, fitted: Source) -> Source:
     if parties and placed_by not in (None, {name: each["summary_id"] for name, each in parties.items()}):
         raise InputError(f"{path}: its samples were placed in another fit than {fitted.path}; place them again")
     if source.scores.shape[1] != n_components:
-        raise InputError(
-            f"{path}: its samples have {source.scores.shape[1]} components and those of the report {n_components}; "
-            "give samples that were placed in this run"
-        )
+        found = f"its samples have {source.scores.shape[1]} components and those of the report {n_components}"
+        raise InputError(f"{path}: {found}; give samples that were placed in this run")
     return source
 
 
@@ -141,33 +126,28 @@ def _scores_in(path: Path) -> Source:
         return _embedding(path) if reading.is_table(path) else _message(path)
     found = next((path / name for name in EMBEDDINGS if (path / name).exists()), None)
     if found is None:
-        raise InputError(
-            f"{path}: is not a run directory, nor a result of a study; make one with 'dkpca fuse', or give the "
-            "folder DIR/result of a study, the folder new/ of a run, a message of scores or an embedding"
-        )
+        raise InputError(f"{path}: is not a run directory, nor a result of a study; make one with 'dkpca fuse'")
     digest = files.receive(path / RESULT, Scores).message.sample_digest if (path / RESULT).exists() else None
     return replace(_embedding(found), path=path, digest=digest)
 
 
-def with_own_ids(source: Source, table: Path, how: Reading) -> tuple[Source, str]:
+def with_own_ids(source: Source, table: Path, how: Reading) -> tuple[Source, list[str]]:
     """Name the samples as the party that reads the page does; say in words what was done.
 
     Ids are matched after they are made alike in the ways that the parties agreed on, and shown as they stand.
     """
-    ways = how.id_normalize
-    ids = reading.read_ids(table, how.id_column or "", how.dialect, ways)
-    keys = matching_keys(ids, ways)
+    ids = reading.read_ids(table, how.id_column or "", how.dialect, how.id_normalize)
+    keys = matching_keys(ids, how.id_normalize)
     fingerprints = (messages.digest(keys), messages.row_number_digest(len(ids)))
     if source.digest in fingerprints and len(ids) == len(source.names):
         named = replace(source, names=list(ids), numbered=False)
-        return named, f"named by the ids of {table}, which are those of the fit"
-    if not source.numbered and set(keys) & set(matching_keys(source.names, ways)):
-        return source, ""
-    hint = "give the table of the fit" if source.told else "give a table with these names, or fuse again with --ids"
-    raise InputError(
-        f"{table}: none of its {len(ids)} ids is a sample of {source.path}, whose first is {source.names[0]!r}; "
-        f"{hint}"
-    )
+        return named, [f"named by the ids of {table}, which are those of the fit"]
+    if source.numbered or set(keys).isdisjoint(matching_keys(source.names, how.id_normalize)):
+        raise InputError(
+            f"{table}: none of its {len(ids)} ids is a sample of {source.path}, whose first is {source.names[0]!r}; "
+            "give the table of the fit, or fuse again with --ids"
+        )
+    return source, []
 
 
 def _message(path: Path) -> Source:
@@ -180,10 +160,7 @@ def _message(path: Path) -> Source:
 
 def _embedding(path: Path) -> Source:
     if "sample" not in reading.column_names(path, reading.OURS):
-        raise InputError(
-            f"{path}: is a table, but not an embedding (with a column 'sample'); give a run, or what you received of "
-            "one, and your own table with --table"
-        )
+        raise InputError(f"{path}: is a table, but not an embedding; give a result, and your own table with --table")
     table = reading.read(path, Reading("sample", dialect=reading.OURS))
     columns = [name for name in table.frame.columns if COMPONENT.fullmatch(name)]
     if not columns:
@@ -212,23 +189,6 @@ def _matrix(scores: Any) -> Matrix:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What to draw, and with whose ids, labels and columns."""
-
-    path: Path  # a run, a party's result folder, a message of scores, or an embedding
-    labels: Path | None = None  # table with labels
-    label_columns: Sequence[str] = ()  # of that table; none: all
-    table: Path | None = None  # a party's own, whose columns are correlated with the components
-    how: Reading = PLAIN  # how tables are read: the id column, how ids are made alike, how files are written
-    how_labels: Reading = PLAIN  # the same for labels
-    new: Sequence[Path] = ()  # new samples
-    new_tables: Sequence[Path] = ()  # a party's own tables of them
-    title: str | None = None  # headline; else the name of the directory
-    survival: tuple[str, str] | None = None  # columns of the labels with times and events
-    in_fit: Collection[str] = ()  # columns that the fit is known to have had
-
-
-@dataclass(frozen=True)
 class Content:
     """What goes into a page."""
 
@@ -242,43 +202,56 @@ class Content:
     drives: Drives | None = None
 
 
-def assemble(wanted: Wanted) -> Content:
+def assemble(
+    path: Path,
+    *,
+    table: Path | None = None,
+    how: Reading = PLAIN,
+    labels: Path | None = None,
+    label_columns: Sequence[str] = (),
+    how_labels: Reading = PLAIN,
+    new: Sequence[Path] = (),
+    title: str | None = None,
+) -> Content:
     """Read everything, name the samples as the reader does, and compute what the page shows."""
-    _check(wanted)
-    source = read_source(wanted.path)
-    for path, how in ((wanted.table, wanted.how), (wanted.labels, wanted.how_labels)):
-        if path is not None and wanted.labels is not None:
-            check_id_column(path, how)
-    notes: list[str] = [TURNED] if source.run is not None and source.run.model.is_blind else []
-    if source.run is not None and not wanted.how.id_normalize:  # ids are made alike as for the fit
-        ways = tuple(source.run.settings["id_normalize"])
-        labeled = replace(wanted.how_labels, id_normalize=ways)
-        wanted = replace(wanted, how=replace(wanted.how, id_normalize=ways), how_labels=labeled)
-    own_table, how = (wanted.table, wanted.how) if wanted.table else (wanted.labels, wanted.how_labels)
-    if own_table is not None:
-        source, said = with_own_ids(source, own_table, how)
-        notes += [said] if said else []
-    new = [read_new(path, source) for path in wanted.new]
-    if wanted.new_tables:
-        new = [with_own_ids(part, table, wanted.how)[0] for part, table in zip(new, wanted.new_tables, strict=True)]
-    labels, own = _labels(wanted, source, notes), _own_columns(wanted, source, notes)
-    beside = (source.path if source.path.is_dir() else source.path.parent) / DRIVES  # as a study leaves it
-    return Content(
-        source,
-        wanted.title or source.title,
-        labels=labels,
-        new=new,
-        own=own,
-        notes=list(dict.fromkeys(notes)),  # the table of labels may be the party's own
-        outcomes=outcomes_of(wanted, source, new, labels, own),
-        drives=_drives(beside, source.scores.shape[1]) if beside.exists() else None,
-    )
+    for file, reads in ((table, how), (labels, how_labels)):
+        if file is not None and reads.id_column is None:
+            raise InputError(f"{file}: name its id column with --id, or that of --labels with --label-id")
+    if label_columns and labels is None:
+        raise InputError(f"--label {label_columns[0]!r}: name the table that has this column with --labels")
+    source = read_source(path)
+    run, notes = source.run, list[str]()
+    if run is not None and not how.id_normalize:  # ids are made alike as for the fit
+        ways = tuple(run.settings["id_normalize"])
+        how, how_labels = replace(how, id_normalize=ways), replace(how_labels, id_normalize=ways)
+    if run is not None and run.model.is_blind:
+        notes.append(TURNED)
+    if own_table := table or labels:
+        source, said = with_own_ids(source, own_table, how if table else how_labels)
+        notes += said
+    placed = [read_new(each, source) for each in new]
+    own, known = None, None
+    if labels is not None:
+        known = read_labels(labels, how_labels, label_columns)
+        notes += [f"columns of {labels.name}: {note}" for note in known.notes]
+        notes += known.check_match(source.names, source.path)
+    if table is not None:
+        own = own_columns(table, how, source.names, source.scores)
+        notes += [f"columns of {table.name}: {note}" for note in own.notes]
+    in_fit = {name for name, use in how.text_of if use != "ignore"}  # perhaps too many categories to correlate
+    found = outcomes_of(source, placed, known, in_fit | {*(own.names if own else ())})
+    notes = list(dict.fromkeys(notes))  # the table of labels may be the party's own
+    return Content(source, title or source.title, known, placed, own, notes, found, _drives(source))
 
 
-def _drives(path: Path, n_components: int) -> Drives:
+def _drives(source: Source) -> Drives | None:
+    """Read the importance of columns that a study left beside its result."""
+    path = (source.path if source.path.is_dir() else source.path.parent) / DRIVES
+    if not path.exists():
+        return None
     try:
         found = Drives.from_csv(storage.read(path))
-        usable = found.values.shape[1:] == (n_components,) and np.isfinite([found.values, found.errors]).all()
+        usable = found.values.shape[1:] == source.scores.shape[1:] and np.isfinite([found.values, found.errors]).all()
     except (ValueError, csv.Error):
         usable = False
     if not usable:
@@ -287,60 +260,17 @@ def _drives(path: Path, n_components: int) -> Drives:
 
 
 def outcomes_of(
-    wanted: Wanted, source: Source, new: Sequence[Source], labels: LabelTable | None, own: OwnColumns | None
+    source: Source, new: Sequence[Source], labels: LabelTable | None, in_fit: Collection[str]
 ) -> list[Outcomes]:
-    """Compare scores and labels: the samples of the fit, and then new ones with the clusters of the fit."""
+    """Compare scores and labels: of the samples of the fit, and of new ones that have labels."""
     if labels is None or (source.run is not None and source.run.model.is_blind):
         return []
-    expanded = {name for name, use in wanted.how.text_of if use != "ignore"}  # perhaps too many to correlate
-    used = {*wanted.in_fit, *expanded, *(own.names if own else ())}
-    given = partial(outcomes, survival=wanted.survival, in_fit=used)
-    found = [given(source.scores, labels.values(source.names))]
-    for part in new:
-        known = labels.values(part.names)
-        if any(v is not None for values in known.values() for v in values):
-            found.append(given(part.scores, known, clusters=found[0].clusters, samples=f"new samples, {part.title}"))
-    return found
-
-
-def _labels(wanted: Wanted, source: Source, notes: list[str]) -> LabelTable | None:
-    if wanted.labels is None:
-        return None
-    asked = [*wanted.label_columns, *(wanted.survival or ())] if wanted.label_columns else ()
-    found = read_labels(wanted.labels, wanted.how_labels, list(dict.fromkeys(asked)))
-    notes += [f"columns of {wanted.labels.name}: {words}" for words in found.notes]
-    notes += found.check_match(source.names, source.path)
-    return found
-
-
-def _own_columns(wanted: Wanted, source: Source, notes: list[str]) -> OwnColumns | None:
-    if wanted.table is None:
-        return None
-    found = own_columns(wanted.table, wanted.how, source.names, source.scores)
-    notes += [f"columns of {wanted.table.name}: {note}" for note in found.notes]
-    return found
-
-
-def _check(wanted: Wanted) -> None:
-    """Refuse what does not go together, before anything is read."""
-    tables = [table for table in (wanted.table, *wanted.new_tables) if table is not None]
-    if tables and wanted.how.id_column is None:
-        raise InputError(f"{tables[0]}: name its id column with --id")
-    if wanted.labels is not None and wanted.how_labels.id_column is None:
-        raise InputError(f"{wanted.labels}: name its id column with --id, or with --label-id")
-    if wanted.survival is not None and wanted.labels is None:
-        raise InputError(f"--survival {','.join(wanted.survival)}: which table has them? Give it with --labels")
-    if wanted.label_columns and wanted.labels is None:
-        raise InputError(f"--label {wanted.label_columns[0]!r}: name the table that has this column with --labels")
-    if wanted.new_tables and len(wanted.new_tables) != len(wanted.new):
-        raise InputError(
-            f"{len(wanted.new_tables)} --new-table for {len(wanted.new)} --new; give one for each, in the same order"
-        )
-
-
-def influence(model: FusedModel) -> Matrix:
-    """Share of each party in each component, (n_parties, n_components); every column adds up to 1."""
-    return np.array(list(party_shares(model).values()))
+    parts = [(source, "samples of the fit"), *((part, f"new samples, {part.title}") for part in new)]
+    return [
+        outcomes(part.scores, labels.values(part.names).to_dict(as_series=False), in_fit=in_fit, samples=samples)
+        for part, samples in parts
+        if set(labels.rows(part.names)) != {None}
+    ]
 
 
 def packed_array(array: Any) -> dict[str, str]:
@@ -405,21 +335,18 @@ def _completed(source: Source) -> Any:
 
 def packed(content: Content, drawn: DrawnSamples) -> dict[str, Any]:
     """Everything that the page's script draws."""
-    n_samples, n_components = drawn.scores.shape
     columns = [] if content.labels is None else content.labels.columns(drawn.names)
     if content.new:  # which samples were fitted, and which batch the others came in
         batches = [name for source in content.new for name in [f"new: {source.title}"] * len(source.names)]
         origin = ["of the fit"] * len(drawn.rows) + batches
         columns.append(category_column("fit or new", origin, group="samples"))
-    shown = max(3, min(n_components, SCORE_BYTES // (2 * n_samples)))
     header: dict[str, Any] = {
-        "count": n_samples,
+        "count": len(drawn.names),
         "names": packed_texts(drawn.names),
-        "scores": packed_scores(drawn.scores[:, :shown]),
+        "scores": packed_scores(drawn.scores),
         "kinds": packed_array(drawn.kinds),
         "columns": [_packed_column(column) for column in columns],
         "title": content.title,
-        "survival": [each.survival.curves if each.survival else {} for each in content.outcomes],
     }
     if content.source.run is not None:
         header |= _of_run(content.source.run)
@@ -451,7 +378,7 @@ def _of_run(run: Run) -> dict[str, Any]:
     """Numbers of the charts that only who has the run can draw."""
     certificate = run.model.certificate
     total = certificate.total_variance_at_most or 1.0
-    found = to_numpy(run.model.eigenvalues).astype(float)
+    found, shares = to_numpy(run.model.eigenvalues).astype(float), party_shares(run.model)
     estimated, proved = certificate.component_estimates, certificate.component_errors_at_most
     return {
         "errors": {
@@ -463,7 +390,7 @@ def _of_run(run: Run) -> dict[str, Any]:
             "low": [value / total for value in certificate.eigenvalues_at_least],
             "high": [value / total for value in certificate.eigenvalues_at_most],
         },
-        "influence": {"parties": list(run.model.summaries), "shares": influence(run.model).tolist()},
+        "influence": {"parties": list(shares), "shares": [own.tolist() for own in shares.values()]},
     }
 
 

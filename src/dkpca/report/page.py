@@ -15,13 +15,14 @@ import numpy as np
 import polars as pl
 
 from dkpca import wire
-from dkpca.analysis.agreement import agreement, missing, unrelated
+from dkpca.analysis.agreement import agreement, missing
 from dkpca.analysis.outcomes import Outcomes, words
 from dkpca.errors import InputError
 from dkpca.fusion import FusedModel
+from dkpca.fusion.scoring import party_shares
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import to_numpy
-from dkpca.party.disclosure import share_sent, spectrum
+from dkpca.party.disclosure import share_sent
 from dkpca.report.columns import LabelTable, OwnColumns
 from dkpca.report.content import (
     COMPLETED,
@@ -31,9 +32,7 @@ from dkpca.report.content import (
     Content,
     DrawnSamples,
     Source,
-    Wanted,
     drawn_samples,
-    influence,
     outcomes_of,
     packed,
 )
@@ -54,7 +53,6 @@ IMPORT = re.compile(r"^import .*?;\n", re.MULTILINE | re.DOTALL)
 EXPORT = re.compile(r"^export ", re.MULTILINE)
 PARTY_COLORS = 8  # in style.css
 POINTS = 100_000  # samples to draw, at most
-MOST_ROWS = 40  # of the table of tests, the smallest p-values first
 
 
 def render(content: Content, *, points: int) -> str:
@@ -122,36 +120,36 @@ def headline(content: Content) -> str:
     if not set(PROVED) <= set(known):
         return ""
     captured, best = (f"<strong>{in_percent(max(0.0, known[name]))}</strong>" for name in PROVED)
-    estimated, subject = "", f"the {content.source.scores.shape[1]} components capture "
-    what = "of the best possible variance"
+    subject, what = f"the {content.source.scores.shape[1]} components capture", "of the best possible variance"
+    lines = [f"Proved: {subject} at least {best} {what}, and at least {captured} of all variance."]
     if "optimality_estimate" in known:
-        share = f"<strong>{in_percent(known['optimality_estimate'])}</strong>"
-        estimated, subject, what = f"Estimated: {subject}{share} {what}.<br>", "", "of it"
-    proved = f"Proved: {subject}at least {best} {what}, and at least {captured} of all variance."
-    return f'<p class="headline">{estimated}{proved}</p>'
+        share = in_percent(known["optimality_estimate"])
+        lines.insert(0, f"Estimated: {subject} <strong>{share}</strong> {what}.")
+    return f'<p class="headline">{"<br>".join(lines)}</p>'
 
 
 def drawn_words(content: Content, drawn: DrawnSamples) -> str:
     """Say which samples the picture has."""
     n_fitted, n_samples = len(drawn.rows), len(content.source.names)
-    said = f"All {n_fitted:,} samples"
-    if n_fitted < n_samples:
-        said = f"{n_fitted:,} of the {n_samples:,} samples, drawn at random"
-    n_completed = int((drawn.kinds == COMPLETED).sum())
-    if n_completed:
-        said += f" ({n_completed:,} that not all parties have: hollow)"
-    n_new = len(drawn.names) - n_fitted
+    n_new, hollow = len(drawn.names) - n_fitted, "that not all parties have: hollow"
+    some = f"{n_fitted:,} of the {n_samples:,} samples, drawn at random"
+    said = (f"All {n_fitted:,} samples" if n_fitted == n_samples else some) + _marked(drawn, {COMPLETED: hollow})
     if n_new:
-        marks = ((NEW_COMPLETED, "that not all parties have: hollow"), (OUTSIDE, "outside the range of the fit"))
-        counts = ((int((drawn.kinds == kind).sum()), words) for kind, words in marks)
-        marked = "; ".join(f"{count:,} {words}" for count, words in counts if count)
-        said += f", and {n_new:,} new ones placed among them" + (f" ({marked})" if marked else "")
+        marks = {NEW_COMPLETED: hollow, OUTSIDE: "outside the range of the fit"}
+        said += f", and {n_new:,} new ones placed among them" + _marked(drawn, marks)
     return ". ".join([said, *(note[0].upper() + note[1:] for note in map(escape, content.notes))]) + "."
+
+
+def _marked(drawn: DrawnSamples, marks: Mapping[int, str]) -> str:
+    """How many samples have each mark, in parentheses."""
+    counts = {words: int((drawn.kinds == kind).sum()) for kind, words in marks.items()}
+    marked = "; ".join(f"{count:,} {words}" for words, count in counts.items() if count)
+    return f" ({marked})" if marked else ""
 
 
 def sections(content: Content) -> str:
     """Everything under the explorer."""
-    run, told = content.source.run, content.source.told
+    run = content.source.run
     parts = [_outcomes(content.outcomes)] if content.outcomes else []
     if content.own is not None:
         parts.append(_own_columns(content.own))
@@ -160,10 +158,8 @@ def sections(content: Content) -> str:
     if run is not None:
         parts += [_scree(), _parties(run), _influence(run), _agreement(run), _certificate(run)]
         parts.append(_settings(_run_settings(run)))
-    elif told:
-        known = {"the components are of": told.get("meaning"), "parties": told.get("n_parties")}
-        known["fingerprint of the sample ids"] = content.source.digest
-        parts.append(_settings({name: value for name, value in known.items() if value} | _of_study(content.source)))
+    elif content.source.told:
+        parts.append(_settings(_study_settings(content.source)))
     return "\n".join(parts)
 
 
@@ -186,23 +182,18 @@ def _outcomes(found: Sequence[Outcomes]) -> str:
     """What the scores have to do with the labels; computed where both are."""
     note = (
         "Computed from the scores and your labels, here; the center has no part in it. P-values are corrected over "
-        "all labels and components (Holm). The number of clusters was chosen by their stability, without any label."
+        "all labels and components (Holm)."
     )
     parts = []
-    for number, each in enumerate(found):
+    for each in found:
         sentences = "".join(f"<li>{escape(sentence[0].upper() + sentence[1:])}.</li>" for sentence in words(each))
-        curves = f'<div class="chart" id="survival-chart-{number}"></div>' if each.survival else ""
-        shown = sorted(each.associations, key=lambda a: a.corrected)[:MOST_ROWS]
-        rows = [
-            (a.label, (str(a.component), a.test, f"{a.effect:.2f}", p_value(a.p), p_value(a.corrected)))
-            for a in shown
-        ]
-        escaped = [(escape(label), map(escape, cells)) for label, cells in rows]
-        table = _table(("label", "component", "test", "effect", "p", "corrected p"), escaped)
-        heading = "All tests" if len(rows) == len(each.associations) else f"The {MOST_ROWS} smallest p-values"
-        tests = f"<details><summary>{heading}</summary>{table}</details>" if rows else ""
-        parts.append(f"<h3>{escape(each.samples.capitalize())}</h3><ul>{sentences}</ul>{curves}{tests}")
-    return _section("outcomes", "Labels and outcomes", note, "".join(parts))
+        tests = sorted(each.associations, key=lambda a: a.corrected)
+        cells = [(a.component, a.test, f"{a.effect:.2f}", p_value(a.p), p_value(a.corrected)) for a in tests]
+        rows = [(escape(a.label), [escape(str(cell)) for cell in own]) for a, own in zip(tests, cells, strict=True)]
+        table = _table(("label", "component", "test", "effect", "p", "corrected p"), rows)
+        details = f"<details><summary>All tests</summary>{table}</details>" if rows else ""
+        parts.append(f"<h3>{escape(each.samples.capitalize())}</h3><ul>{sentences}</ul>{details}")
+    return _section("outcomes", "Labels", note, "".join(parts))
 
 
 def _own_columns(own: OwnColumns) -> str:
@@ -233,44 +224,30 @@ def _driving() -> str:
     )
 
 
+def _chart(name: str, heading: str, note: str) -> str:
+    return _section(name, heading, note, f'<div class="chart" id="{name}-chart"></div>')
+
+
 def _scree() -> str:
     note = (
         "Bars are eigenvalues of the fused kernel; whiskers are proven bounds on those of the true kernel, which the "
         "center does not see. The line adds up the lower bounds."
     )
-    return _section("scree", "How much each component captures", note, '<div class="chart" id="scree-chart"></div>')
+    return _chart("scree", "How much each component captures", note)
 
 
 def _parties(run: Run) -> str:
-    head = (
-        *("party", "columns", "rank", "bytes sent", "raw columns", "bytes saved"),
-        *("of its kernel sent", "spectrum (log)", "influence"),
-    )
-    shares, rows = influence(run.model).mean(axis=1).tolist(), []
+    head = ("party", "columns", "rank", "bytes sent", "raw columns", "bytes saved", "of its kernel sent", "influence")
+    shares, rows = party_shares(run.model), []
     for j, (name, summary) in enumerate(run.model.summaries.items()):
         sent, raw = run.settings["parties"][name]["bytes_sent"], summary.bytes_raw
-        saved = (
-            f"{in_bytes(raw - sent)} ({1 - sent / raw:.0%})" if sent <= raw else f"none, sent {sent / raw:.1f} x raw"
-        )
+        saved = f"{1 - sent / raw:.0%}" if sent <= raw else f"none, sent {sent / raw:.1f} x raw"
         swatch = f'<svg class="swatch" width="11" height="11"><rect class="party-{j % PARTY_COLORS + 1}"/></svg>'
-        meter = f'<meter min="0" max="1" value="{shares[j]:.3f}"></meter> {shares[j]:.0%}'
-        cells = (
-            *(f"{summary.n_features:,}", str(summary.rank), in_bytes(sent), in_bytes(raw), saved),
-            *(f"{share_sent(summary):.1%}", _spark_line(spectrum(summary)), meter),
-        )
-        rows.append((swatch + escape(name), cells))
+        share = float(shares[name].mean())
+        meter = f'<meter min="0" max="1" value="{share:.3f}"></meter> {share:.0%}'
+        cells = (f"{summary.n_features:,}", str(summary.rank), in_bytes(sent), in_bytes(raw), saved)
+        rows.append((swatch + escape(name), (*cells, f"{share_sent(summary):.1%}", meter)))
     return f'<section id="parties"><h2>The parties</h2>{_table(head, rows)}</section>'
-
-
-def _spark_line(values: list[float]) -> str:
-    """A spectrum as a small picture, on a logarithmic scale."""
-    width, height = 120, 28
-    logs = np.log10(np.maximum(np.asarray(values, dtype=float) / max(*values, 1e-300), 1e-6))
-    x = np.linspace(2, width - 2, len(logs)) if len(logs) > 1 else np.array([2.0])
-    y = 2 + (height - 4) * logs / min(-1.0, float(logs.min()))
-    line = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(x, y, strict=True))
-    about = f'class="spark" viewBox="0 0 {width} {height}" role="img" aria-label="spectrum"'
-    return f'<svg {about}><path fill="none" d="{line}"/></svg>'
 
 
 def _influence(run: Run) -> str:
@@ -278,12 +255,7 @@ def _influence(run: Run) -> str:
         "Influence is the variance of a party's own kernel along the components, as a share of that of all parties "
         f"({run.model.law.shares})."
     )
-    shares, variance = influence(run.model), np.asarray(run.model.explained_variance_ratio, dtype=float)
-    named = zip(map(escape, run.model.summaries), shares * variance, strict=True)
-    rows = [(name, [f"{share:.1%}" for share in own]) for name, own in named]
-    table = _table(["share of all variance", *(str(d + 1) for d in range(len(variance)))], rows)
-    body = f'<div class="chart" id="influence-chart"></div>{table}'
-    return _section("influence", "Who shapes which component", note, body)
+    return _chart("influence", "Who shapes which component", note)
 
 
 def _agreement(run: Run) -> str:
@@ -299,14 +271,9 @@ def _agreement(run: Run) -> str:
         [f"{cosine:.2f}" if i == j else f"{cosine:.2f} ± {error:.2f}" for j, (cosine, error) in enumerate(both)]
         for i, both in enumerate(map(zip, found.cosines, found.errors))
     ]
-    body = _table(["", *map(escape, found.parties)], zip(map(escape, found.parties), rows, strict=True))
-    if not run.model.is_blind:
-        p_values = ", ".join(escape(f"{name} {p_value(p)}") for name, p in unrelated(run.model).items())
-        body += (
-            '<p class="note">P-values of "this party has nothing to do with the others", by permuting its samples, '
-            f"corrected over parties: {p_values}.</p>"
-        )
-    return _section("agreement", "Which party agrees with which", note, body)
+    names = [escape(party) for party in found.parties]
+    table = _table(["", *names], zip(names, rows, strict=True))
+    return _section("agreement", "Which party agrees with which", note, table)
 
 
 def _certificate(run: Run) -> str:
@@ -332,47 +299,40 @@ def _certificate(run: Run) -> str:
 
 
 def _settings(rows: Mapping[str, Any]) -> str:
-    table = _table([], [(escape(key), [escape(str(value))]) for key, value in rows.items()], ' class="settings"')
+    told = [(escape(key), [escape(_in_words(v))]) for key, v in rows.items() if v not in (None, "", [], {})]
+    table = _table([], told, ' class="settings"')
     return f'<section id="settings"><h2>Settings</h2>{table}</section>'
 
 
 def _run_settings(run: Run) -> dict[str, Any]:
-    settings = run.settings
+    settings, weights = run.settings, run.model.weights
     return {
         "the components are of": run.model.meaning,
         "law": run.model.law.name,
-        **_kernels_and_weights(run.model),
+        "kernel": _kernels(run.model.kernels),
+        "weights": {name: f"{weight:.4g}" for name, weight in weights.items() if set(weights.values()) != {1.0}},
         "components": settings["n_components"],
         "centered": "yes" if settings["center"] else "no",
         "solver": settings["solver"],
-        "precision on the wire": ", ".join(sorted({known["precision"] for known in settings["parties"].values()})),
+        "precision on the wire": sorted({known["precision"] for known in settings["parties"].values()}),
         "samples named by": settings["sample_names"],
         "fingerprint of the sample ids": settings["sample_digest"],
-        "versions": ", ".join(f"{name} {number}" for name, number in settings["versions"].items()),
+        "versions": settings["versions"],
     }
 
 
-def _of_study(source: Source) -> dict[str, Any]:
+def _study_settings(source: Source) -> dict[str, Any]:
     """Settings of a study, with the kernels that followed from the data."""
-
-    def words(value: Any) -> str:
-        if isinstance(value, Mapping):
-            return "; ".join(f"{name}: {each}" for name, each in value.items())
-        return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-
-    if not source.settings:
-        return {}
-    others = {name: value for name, value in source.settings.items() if value not in (None, [], {})}
-    rows = {name.replace("_", " "): words(value) for name, value in others.items()}
-    return rows | {"kernel": _kernels(source.settings["kernel"])}
+    told, planned = source.told, {name.replace("_", " "): value for name, value in source.settings.items()}
+    known = {"the components are of": told.get("meaning"), "parties": told.get("n_parties")}
+    known |= {"fingerprint of the sample ids": source.digest, **planned}
+    return known | ({"kernel": _kernels(source.settings["kernel"])} if source.settings else {})
 
 
-def _kernels_and_weights(model: FusedModel) -> dict[str, str]:
-    """Kernels, and what their matrices were multiplied by, where they were."""
-    rows = {"kernel": _kernels(model.kernels)}
-    if set(model.weights.values()) != {1.0}:
-        rows["weights"] = "; ".join(f"{name}: {weight:.4g}" for name, weight in model.weights.items())
-    return rows
+def _in_words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name}: {each}" for name, each in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _kernels(kernels: Mapping[str, Kernel]) -> str:
@@ -382,20 +342,11 @@ def _kernels(kernels: Mapping[str, Kernel]) -> str:
         settings = {key: value for key, value in kernel.to_dict().items() if key != "name"}
         details = [f"{key} {v:.6g}" if isinstance(v, float) else f"{key} {v}" for key, v in settings.items()]
         described[party] = f"{kernel.name} ({', '.join(details)})" if details else kernel.name
-    same = len(set(described.values())) == 1
-    by_party = "; ".join(f"{party}: {each}" for party, each in described.items())
-    return next(iter(described.values())) if same else by_party
+    return next(iter(described.values())) if len(set(described.values())) == 1 else _in_words(described)
 
 
 def write_model(
-    path: Path,
-    model: FusedModel,
-    sample_ids: Any,
-    labels: Any,
-    *,
-    survival: tuple[str, str] | None = None,
-    title: str | None = None,
-    in_fit: Collection[str] = (),
+    path: Path, model: FusedModel, sample_ids: Any, labels: Any, *, title: str | None, in_fit: Collection[str]
 ) -> None:
     """Write the page of a model; `labels` has a value for each of the samples, or an index that names them."""
     names = [str(label) for label in sample_ids]
@@ -403,8 +354,7 @@ def write_model(
     run = Run(path, model, runs.settings_of(model, sent, "ids", ()), names)
     source = Source(path, names, np.asarray(to_numpy(model.scores), dtype=float), None, run)
     known = None if labels is None else LabelTable(str(path), names, _label_frame(labels, list(sample_ids), names))
-    wanted = Wanted(path, survival=survival, in_fit=in_fit)
-    found = outcomes_of(wanted, source, [], known, None)
+    found = outcomes_of(source, [], known, in_fit)
     content = Content(source, title or "Kernel principal components", labels=known, outcomes=found)
     storage.write(path, render(content, points=POINTS).encode(), private=True)
 

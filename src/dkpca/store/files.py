@@ -41,6 +41,8 @@ ESTIMATOR = "saved estimator"
 INNER_MODEL, INNER_STATE = "model", "state."  # arrays that are the bytes of a file
 IDS = "sample_ids"  # an array that is the bytes of a JSON list
 FORMER = ("missing",)  # parameters that estimators of 0.1 have and ours have not; `lacking` says it now
+FORMER_BOUNDS = ("leading_errors_at_most", "component_losses_at_most", "solver_error_at_most")  # likewise
+FORMER_OF_AUDIT = ("subspace_error_at_most", "subspace_error_trivial")
 
 
 @dataclass(frozen=True)
@@ -196,7 +198,7 @@ def model_beside(directory: Path) -> FusedModel:
 
 
 def _model(header: Header, arrays: Arrays, summaries: Mapping[str, Summary]) -> FusedModel:
-    fields, lacked = _with_eigenvalues(dict(header.get("fields") or {}), arrays), None
+    fields, lacked = _as_today(dict(header.get("fields") or {}), arrays), None
     if LACKING in fields:
         said, settings = codec.values(SAID, fields.pop(LACKING), what="not a model"), fields.get("settings")
         places = {name.removeprefix(PLACES): own for name, own in arrays.items() if name.startswith(PLACES)}
@@ -219,14 +221,19 @@ def _model(header: Header, arrays: Arrays, summaries: Mapping[str, Summary]) -> 
     return model
 
 
-def _with_eigenvalues(fields: Header, arrays: Arrays) -> Header:
-    """Fields of a model whose certificate is of 0.1, which left the eigenvalues to the model."""
+def _as_today(fields: Header, arrays: Arrays) -> Header:
+    """Fields of a model whose certificate has bounds of former versions, or, of 0.1, no eigenvalues."""
     stated = fields.get("certificate")
-    if not isinstance(stated, dict) or "eigenvalues" in stated or "eigenvalues" not in arrays:
+    if not isinstance(stated, dict):
         return fields
-    # The one behind the components is not in the file; zero makes the estimate of the share smaller, never larger.
-    own = {"eigenvalues": [float(value) for value in arrays["eigenvalues"].reshape(-1)], "next_eigenvalue": 0.0}
-    return fields | {"certificate": stated | own}
+    stated = {name: value for name, value in stated.items() if name not in FORMER_BOUNDS}
+    if isinstance(audit := stated.get("audit"), dict):
+        stated["audit"] = {name: value for name, value in audit.items() if name not in FORMER_OF_AUDIT}
+    if "eigenvalues" not in stated and "eigenvalues" in arrays:
+        # The one behind the components is not in the file; zero makes the estimate of the share only smaller.
+        stated["eigenvalues"] = [float(value) for value in arrays["eigenvalues"].reshape(-1)]
+        stated["next_eigenvalue"] = 0.0
+    return fields | {"certificate": stated}
 
 
 def _fits(model: FusedModel, n_samples: int) -> bool:

@@ -1,4 +1,4 @@
-"""Ledgers: lines that only grow, each of which names the digest of the one before it.
+"""The ledger of a party's own folder: lines that only grow, each of which names the digest of the one before it.
 
 A line that is altered, removed or put in later breaks the chain behind it, which is followed at each use.
 """
@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,7 @@ from typing import Any
 from dkpca.errors import StorageError
 from dkpca.store import storage
 
-NAME = "dkpca-ledger.jsonl"  # a party's
 START = "0" * 64  # what the first line names as the one before it
-Sent = dict[str, list[str]]  # digests of the messages written, by "party kind"
 
 
 @dataclass
@@ -28,27 +26,17 @@ class State:
     offset: int = 0  # end of that line
     lines: int = 0
     head: str = START  # digest of that line
-    chained: bool = False  # whether it names the one before it; ledgers of older versions begin without
-    sent: Sent = field(default_factory=dict)
 
     def follow(self, line: bytes, path: Path) -> dict[str, Any]:
         """Take the next line, or raise `StorageError` if it does not follow."""
         record = _parsed(line)
-        previous = record.get("previous")
-        if (previous is None and self.chained) or previous not in (None, self.head):
+        if record.get("previous") != self.head:
             raise StorageError(
                 f"{path}: line {self.lines + 1} does not follow the line before it: the ledger was altered; "
                 "compare it with a copy kept elsewhere, and put that back"
             )
-        # Lines of older versions name no line before them; their digests are chained here instead.
-        before = b"" if self.chained or previous is not None or self.head == START else self.head.encode()
-        self.chained = previous is not None
-        self.head = hashlib.sha256(before + line).hexdigest()
+        self.head = hashlib.sha256(line).hexdigest()
         self.offset, self.lines = self.offset + len(line), self.lines + 1
-        if record.get("event") == "written":
-            listed = self.sent.setdefault(f"{record.get('party')} {record.get('kind')}", [])
-            if record.get("sha256") not in listed:
-                listed.append(str(record.get("sha256")))
         return record
 
 
@@ -59,10 +47,6 @@ class Ledger:
     path: Path
     descriptor: int
     state: State
-
-    def sent(self, party: str, *kinds: str) -> frozenset[str]:
-        """Digests of all messages of some kinds that this ledger knows of a party."""
-        return frozenset(digest for kind in kinds for digest in self.state.sent.get(f"{party} {kind}", ()))
 
     def append(self, event: str, **facts: Any) -> str:
         """Add one line, bring it to the disk, and return its digest; on a failure nothing of it stays."""
@@ -82,10 +66,10 @@ class Ledger:
 
 
 @contextlib.contextmanager
-def opened(path: Path, mode: int = storage.PUBLIC_MODE) -> Iterator[Ledger]:
+def opened(path: Path) -> Iterator[Ledger]:
     """Open a ledger for writing; others wait."""
     with storage.explained(path):
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, mode)
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, storage.PRIVATE_MODE)
     try:
         storage.flock(descriptor)
         state = followed(path)

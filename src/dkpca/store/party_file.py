@@ -1,7 +1,7 @@
 """party.toml: what a party has written down about its table, for its own commands.
 
-Files that it names are relative to its own folder. `dkpca check --write` writes one. Beside the party, its table and
-its limits it has the fields of `Reading` and `Dialect`, under the names of their options.
+The table that it names is relative to its own folder. `dkpca check --write` writes one. Beside the party and its
+table it has the fields of `Reading` and `Dialect`, under the names of their options.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,6 @@ READING, DIALECT = keyed(Reading), keyed(Dialect)
 KEYS: Mapping[str, Allowed] = {
     "party": NAME,
     "table": (NAME[0], "write the name of a file, relative to this one"),
-    "limits": (NAME[0], "write the name of the file of limits, relative to this one"),
     **{key: each.metadata["allowed"] for key, each in (READING | DIALECT).items()},
 }
 
@@ -41,15 +40,14 @@ class PartyFile:
     party: str | None
     table: Path | None
     reading: Reading
-    limits: Path | None
 
 
 def read(path: Path) -> PartyFile:
     """Read party.toml; every key has to be one this library uses."""
     values = storage.read_toml(path, "see 'Tables' in the documentation")
     check_entries(values, KEYS, path, what="a party")
-    table, limits = (path.parent / values[key] if values.get(key) else None for key in ("table", "limits"))
-    return PartyFile(path, values.get("party"), table, reading_of(values), limits)
+    table = path.parent / values["table"] if values.get("table") else None
+    return PartyFile(path, values.get("party"), table, reading_of(values))
 
 
 def table_of(file: PartyFile) -> Path:

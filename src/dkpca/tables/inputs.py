@@ -49,7 +49,6 @@ SMALL, MOST_TIMES = 2**29, 500  # bytes that any file may take in memory, and ho
 MOST_WHOLE = 2**53  # every whole number up to it is a float64
 CONVERTED = 2**16  # rows of a mapped array that are turned into double precision together
 Labels = list[Any]
-MOST_CLASSES = 50  # different values that are taken for classes
 LEAST_COMMON = 10  # samples that all parties must have where the others are dropped
 BEYOND = 2.0**52  # codes of text lie from here to twice as far, where every whole number is a float64
 NOTHING = 2.0**53  # code of a missing value
@@ -557,17 +556,6 @@ def rows_of_samples(values: Any, ids: Labels | None, first: Labels | None, what:
     if len(known) < len(own):
         raise InputError(f"{what} have repeated labels; give one row for each sample")
     return values.loc[ids]
-
-
-def outcome_columns(y: Any) -> tuple[np.ndarray, list[str]]:
-    """Values for each sample as columns of numbers, and their names: one per class, or the numbers themselves."""
-    values = np.asarray(y)
-    values = values[:, 0] if values.ndim == 2 else values
-    classes = np.unique(values.astype(str))
-    if values.dtype.kind in "fiu" and len(classes) > MOST_CLASSES:
-        return values.astype(float)[:, None], ["y"]
-    shown = classes[:MOST_CLASSES]
-    return (values.astype(str)[:, None] == shown[None, :]).astype(float), [f"y = {name}" for name in shown]
 
 
 def _labels(tables: Mapping[str, Any], sample_ids: Any) -> dict[str, Labels]:

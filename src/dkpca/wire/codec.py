@@ -27,10 +27,9 @@ RecordT = TypeVar("RecordT")
 LARGEST = 2**63  # whole numbers beyond it are no counts of ours
 UNBOUNDED = ("inf", "-inf", "nan")  # JSON has no such numbers
 # Types that are one of several classes: the entry that names the class, and where to find it.
-# A kernel may also say of which package it is.
-FAMILIES: Mapping[type[Any], tuple[tuple[str, ...], Callable[..., type[Any]]]] = {
-    Kernel: (("name", "package"), kernels.family),
-    RankRule: (("rule",), ranks.family),
+FAMILIES: Mapping[type[Any], tuple[str, Callable[[object], type[Any]]]] = {
+    Kernel: ("name", kernels.family),
+    RankRule: ("rule", ranks.family),
 }
 
 
@@ -156,14 +155,14 @@ def _value(name: str, hint: Any, value: Any) -> Any:
 
 def _member(name: str, family: type[Any], value: Any) -> Any:
     """One of a family of classes, named by an entry of its description."""
-    entries, lookup = FAMILIES[family]
+    entry, lookup = FAMILIES[family]
     if not isinstance(value, dict):
         raise InputError(f"{name} is not described by an object")
-    cls = lookup(*(value.get(entry) for entry in entries))
+    cls = lookup(value.get(entry))
     try:
-        return _record(cls, {key: item for key, item in value.items() if key not in entries}, {}, {})
+        return _record(cls, {key: item for key, item in value.items() if key != entry}, {}, {})
     except InputError as error:
-        raise InputError(f"{name} {value.get(entries[0])!r}: {error}") from error
+        raise InputError(f"{name} {value[entry]!r}: {error}") from error
 
 
 def _one_of(name: str, hints: tuple[Any, ...], value: Any) -> Any:

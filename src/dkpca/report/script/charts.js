@@ -9,9 +9,6 @@ const PARTY_COLORS = 8;
 export function drawCharts(header) {
   if (header.scree) fill("scree-chart", (box) => drawScree(box, header.scree));
   if (header.errors) fill("errors-chart", (box) => drawErrors(box, header.errors));
-  header.survival.forEach((curves, k) => {
-    if (Object.keys(curves).length) fill(`survival-chart-${k}`, (box) => drawSurvival(box, Object.entries(curves)));
-  });
   if (header.influence) fill("influence-chart", (box) => drawInfluence(box, header.influence));
   if (header.own) {
     fill("own-charts", (box) => drawOwn(box, header.own.correlation, { what: "correlation" }));
@@ -71,23 +68,6 @@ function drawErrors(box, { estimated, proved }) {
       svg("circle", { class: "found", cx: x, cy: y(sine), r: 4.5 }),
     ));
   });
-}
-
-// Kaplan and Meier's curves as steps, one color for each cluster.
-function drawSurvival(box, curves) {
-  const last = Math.max(...curves.map(([, [times]]) => times.at(-1))) || 1;
-  box.append(key(curves.map(([name], k) => [`party-${(k % 6) + 1}`, name])));
-  const chart = frame(box, { height: 280, label: `survival of ${curves.length} clusters over time` });
-  const x = (time) => chart.left + (time / last) * (chart.right - chart.left);
-  const y = (share) => chart.bottom - share * (chart.bottom - chart.top);
-  verticalAxis(chart, [0, 0.25, 0.5, 0.75, 1], y, (value) => percent(value));
-  curves.forEach(([name, [times, shares]], k) => {
-    const steps = times.map((time, i) => (i ? `H${x(time)}V${y(shares[i])}` : `M${x(time)},${y(shares[i])}`)).join("");
-    chart.drawing.append(svg("path", { class: `line line-${(k % 6) + 1}`, d: steps, "data-tip": name }));
-  });
-  for (const [words, at, anchor] of [["0", 0, "middle"], ["time", last / 2, "middle"], [String(Number(last.toPrecision(3))), last, "end"]]) {
-    chart.drawing.append(text(words, x(at), chart.bottom + 18, { class: "tick", "text-anchor": anchor }));
-  }
 }
 
 function drawInfluence(box, { parties, shares }) {
