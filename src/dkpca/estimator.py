@@ -13,7 +13,7 @@ import numpy as np
 import sklearn.exceptions
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._set_output import _get_output_config
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from dkpca import party as core
 from dkpca import wire
@@ -165,7 +165,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     (300, 5)
     """
 
-    _cluster: str | None = None  # rows of a fit on Dask collections: all on one "worker", or "rows" stayed in place
+    _rows_stay = False  # whether the rows of the fit stayed on the workers of a cluster
     _training: Any = None  # tables of the fit, as long as this object lives
 
     def __init__(
@@ -228,26 +228,28 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             Arrays or DataFrames. The index of a DataFrame identifies its samples, which are put in the order of the
             first table; rows of arrays match by position. In a mapping or list a table may also be a path (to a table
             of numbers: `.npy`, Parquet, a folder of Parquet files, Arrow, CSV or Excel) or a function of no arguments
-            that returns a table: the worker that computes for the party opens it, and its rows stay there. Chunks of
-            Dask arrays and DataFrames stay on their workers, and the results are Dask arrays. The modalities of a
-            MuData are parties; an AnnData is a table, with the names of its observations and variables.
+            that returns a table: the worker that computes for the party opens it, and its rows stay there. Beyond
+            20,000 rows, chunks of Dask arrays and DataFrames stay on their workers, and the results are Dask arrays.
+            The modalities of a MuData are parties; an AnnData is a table, with the names of its observations.
         y : array or Series, optional
             Does not affect the fit. If the fit drops, adds or reorders rows, `y` must be a Series whose index is
             `sample_ids_`.
         covariates : DataFrame, mapping of name to column, or array, optional
             Effects to remove, such as batch, site or age: one row per sample, matched by the index of a DataFrame, or
-            by position if there is none, or only row numbers from 0 on. Numbers are used unchanged, text and
-            categoricals as categories. The fit projects the centered kernel onto the orthogonal complement of
-            [1, covariates]; `model_.covariates` gives the share of variance removed. New samples need covariates too.
+            by position if it only counts rows. Text and categoricals are categories. The centered kernel is projected
+            onto the complement of [1, covariates]; `model_.covariates` gives the share of variance removed.
         sample_ids : mapping of party to sequence, or sequence, optional
             Labels of the rows of arrays, used like an index.
         """
         settings, compute = self._settings()
         X = scverse.unwrapped(X)
         with self._as_before_if_it_fails():
-            self._cluster = self._training = None
+            self._rows_stay, self._training = False, None
             if _on_cluster(X):
-                return self._fit_on_cluster(X, y, settings, compute, covariates, sample_ids)
+                here = _cluster().gathered(X, compute.timeout)
+                if here is None:
+                    return self._fit_on_cluster(X, settings, compute, covariates, sample_ids)
+                X, covariates = here, _cluster().in_memory(covariates, compute.timeout)
             given = inputs.for_fit(self._by_party(X, fitted=False), settings, sample_ids)
             warn(given.notes)
             inputs.check_outcome(y, given.ids, given.first)
@@ -284,17 +286,16 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         Returns
         -------
         array of shape (n_samples, n_components)
-            In the order of the first table.
         """
         X = scverse.unwrapped(X)
         self.fit(X, y, covariates=covariates, sample_ids=sample_ids)
-        if self._cluster:
+        if self._rows_stay:
             return self.eigenvectors_ * np.sqrt(self.eigenvalues_)[None, :]
         scores = self.eigenvectors_ * namespace(self.eigenvalues_).sqrt(self.eigenvalues_)[None, :]
         return self._labeled(as_precise_as(X, scores), self._ids)
 
     def transform(self, X: AnyTables, *, covariates: Any = None, sample_ids: Any = None) -> Array:
-        """Place new samples.
+        """Place new samples: their scores, in the order of the first table.
 
         Parameters
         ----------
@@ -305,7 +306,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         Returns
         -------
         array of shape (n_samples, n_components)
-            In the order of the first table.
         """
         check_fitted(self)
         self._check_covariates(covariates)
@@ -313,16 +313,36 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if _on_cluster(X):
             covariates = _cluster().in_order_of_rows(covariates, X, self.timeout)
             return self._adjusted(_cluster().transform(self, X, sample_ids), covariates)
-        placed = partial(_cluster().on_a_worker, self, "_placed") if self._cluster else self._placed
-        scores, ids, first = placed(X, sample_ids)
+        placed = partial(_cluster().on_a_worker, self, "_placed") if self._rows_stay else self._placed
+        scores, ids, first, outside = placed(X, sample_ids)
+        warn(about_new_samples(outside))
         scores = self._adjusted(scores, inputs.rows_of_samples(covariates, ids, first))
         return self._labeled(as_precise_as(X, scores), ids)
 
-    def _placed(self, X: AnyTables, sample_ids: Any) -> tuple[Array, Any, Any]:
-        """Scores of new samples with the effect of their covariates, their labels, and those of the first table."""
+    def _placed(self, X: AnyTables, sample_ids: Any) -> tuple[Array, Any, Any, Any]:
+        """Scores before covariates are taken out; labels, those of the first table; which samples lie outside."""
+        if self._shield.protect != "none":
+            given = self._given_new(X, sample_ids, every="transform after a protected fit")
+            terms = protocols.Terms(self._shield.run)
+            settings, _ = self._settings()
+            protocol = protocols.place(list(given.tables), settings, self.model_, in_process.BATCH, terms)
+            return self._asked(protocol, given.tables, terms.run), given.ids, given.first, np.zeros(0, dtype=bool)
         given = self._given_new(X, sample_ids)
-        place = self._place if self._shield.protect == "none" else self._place_protected
-        return place(given), given.ids, given.first
+        absent = sorted(set(self.party_names_) - set(given.tables))
+        if absent and self.lacking == "drop":
+            raise InputError(f"no new samples from {absent}, so none are common to all; use lacking='complete'")
+        answers = self._rows_of(given.tables, exact=self.projection == "exact")
+        placed = scoring.place(self.model_, answers.values(), absent, lacking=self.lacking, places=given.places)
+        warn([placed.words] if placed.words else [], MissingPartyWarning)
+        return placed.scores, given.ids, given.first, outside_at_center(self.model_, placed.rows)
+
+    def _rows_of(self, tables: Mapping[str, Any], *, exact: bool = False) -> Mapping[str, Any]:
+        """Messages about the new samples from the parties that are present."""
+        return self._asked(protocols.new_rows(list(tables), in_process.BATCH, exact=exact), tables)  # type: ignore[no-any-return]
+
+    def _asked(self, protocol: Any, tables: Mapping[str, Any], run: str = "") -> Any:
+        settings, compute = self._settings()
+        return in_process.asked(protocol, tables, self._states, settings, compute, run=run, sources=self._sources)
 
     def _check_covariates(self, covariates: Any) -> None:
         known = self.model_.covariates
@@ -344,39 +364,28 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     def score(self, X: AnyTables, y: object = None, *, covariates: Any = None, sample_ids: Any = None) -> float:
         """Return the share of the variance of these samples that the components capture, at most 1.
 
-        For samples of the fit at full rank this is the sum of `explained_variance_ratio_`. Use it to compare ranks,
-        precisions and numbers of components, also in `GridSearchCV`. Do not use it to compare gammas: a kernel that
-        hardly distinguishes samples is easy to capture. Every party must be present.
+        For samples of the fit at full rank this is the sum of `explained_variance_ratio_`. It compares ranks,
+        precisions and numbers of components, also in `GridSearchCV`, but not gammas: a kernel that hardly
+        distinguishes samples is easy to capture.
 
         Parameters
         ----------
-        X, covariates, sample_ids
-            As for `transform`.
-        y : ignored
-
-        Returns
-        -------
-        float
+        X, y, covariates, sample_ids
+            As for `transform`, of every party; y is ignored.
         """
         check_fitted(self)
         self._check_unprotected("score")
-        if self._cluster or _on_cluster(X):
+        if self._rows_stay or _on_cluster(X):
             return _cluster().on_a_worker(self, "score", X, covariates=covariates, sample_ids=sample_ids)  # type: ignore[no-any-return]
         self._check_covariates(covariates)
-        given = self._given_new(X, sample_ids)
-        _check_nothing_lacks(given, "score")
+        given = self._given_new(X, sample_ids, every="score")
         tables = given.tables
-        absent = sorted(set(self.party_names_) - set(tables))
-        if absent:
-            raise InputError(f"{absent} are missing, and the variance of samples needs every party; use transform")
         diagonals = {name: core.self_values(self._states[name], self._opened(name, tables[name])) for name in tables}
         covariates = inputs.rows_of_samples(covariates, given.ids, given.first)
-        return scoring.captured_share(self.model_, self._ask_rows(tables), diagonals, covariates)
+        return scoring.captured_share(self.model_, self._rows_of(tables), diagonals, covariates)
 
     def run_audit(self, n_rows: int, X: AnyTables = None, *, sample_ids: Any = None) -> Self:
-        """Audit the fit: draw samples now, and have every party send the true rows of its kernel matrix for them.
-
-        The results are added to the certificate, as with the parameter `audit`.
+        """Audit the fit, as with the parameter `audit`: samples are drawn now, and every party sends its true rows.
 
         Parameters
         ----------
@@ -387,7 +396,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """
         check_fitted(self)
         self._check_unprotected("run_audit")
-        if self._cluster or _on_cluster(X):
+        if self._rows_stay or _on_cluster(X):
             return self._audited(_cluster().audited(self, n_rows, X, sample_ids))
         settings, compute = self._settings()
         replace(settings, audit=n_rows, lacking=None)  # checks the number
@@ -397,15 +406,10 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         protocol = protocols.audited(list(tables), lambda: self.model_, n_rows)
         return self._audited(in_process.asked(protocol, tables, self._states, settings, compute)())
 
-    def _fit_on_cluster(
-        self, X: AnyTables, y: object, settings: Fit, compute: Compute, covariates: Any, sample_ids: Any
-    ) -> Self:
-        """Fit on Dask collections: on one worker, or chunk by chunk if there are too many rows for one."""
+    def _fit_on_cluster(self, X: Any, settings: Fit, compute: Compute, covariates: Any, sample_ids: Any) -> Self:
+        """Fit on Dask collections chunk by chunk."""
         cluster = _cluster()
         self.__dict__.pop("feature_names_in_", None)
-        if cluster.on_one_worker(X, compute.timeout):
-            self.__dict__.update(cluster.fit(self, X, y, sample_ids, covariates))
-            return self
         tables = cluster.tables_of(X, self.parties, settings, sample_ids, compute)
         here = replace(compute, n_jobs=None, timeout=None)
         with cluster.waiting(compute.timeout):
@@ -413,7 +417,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             model, states, shield = in_process.fit(tables, replace(settings, audit=None), here, covariates=known)
         states = _with_columns(model, states, cluster.columns_of(X, self.parties), settings)
         self._take_over(model, list(tables), states, {}, shield)
-        self._cluster, self._training = "rows", tables
+        self._rows_stay, self._training = True, tables
         return self if settings.audit is None else self.run_audit(settings.audit)
 
     @property
@@ -444,30 +448,26 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         return np.array([shares[name] for name in self.party_names_])
 
     def agreement_test(self, n_permutations: int = 999, *, random_state: int | None = None) -> dict[str, float]:
-        """Test for each party whether it is independent of the others.
+        """Test for each party whether it is independent of the others: p-values, corrected over parties (Holm).
 
-        The test permutes the party's samples, within groups of equal covariate categories. The statistic is the sum
-        of its cosines with the others, over at most 1,000 samples.
+        The party's samples are permuted, within groups of equal covariate categories. The statistic is the sum of its
+        cosines with the others, over at most 1,000 samples.
 
         Parameters
         ----------
         n_permutations : int, default=999
-            Number of permutations n; the smallest possible p-value is 1 / (n + 1).
+            The smallest possible p-value is 1 / (n_permutations + 1).
         random_state : int, default=None
             Seed; None is also a fixed seed.
-
-        Returns
-        -------
-        dict of str to float
-            P-value by party, corrected over parties (Holm).
         """
         check_fitted(self)
         check_value("n_permutations", n_permutations, COUNT)
         why = agreement.missing(self.model_, self._shield.protect)
         if why:
             raise InputError(f"agreement_test compares parties, and {why}")
-        seed = Fit(random_state=random_state).seed
-        return agreement.unrelated(self.model_, n_permutations=n_permutations, seed=seed)
+        return agreement.unrelated(
+            self.model_, n_permutations=n_permutations, seed=Fit(random_state=random_state).seed
+        )
 
     def _audited(self, model: Any) -> Self:
         self.model_, self.certificate_ = model, model.certificate
@@ -476,9 +476,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     def column_importance(self, X: AnyTables = None, *, sample_ids: Any = None) -> dict[str, np.ndarray]:
         """Return the derivative of each eigenvalue with respect to the log of each column's scale.
 
-        Available under the sum law for RBF and linear kernels, from the party's own matrix, and under the product for
-        RBF kernels, from the fused one. Gammas and weights stay fixed; components with nearly equal eigenvalues get
-        the mean of their derivatives.
+        For RBF kernels, and linear ones under the sum law. Gammas and weights stay fixed; components with nearly
+        equal eigenvalues get the mean of their derivatives. Negative: scaling the column up decreases the eigenvalue.
 
         Parameters
         ----------
@@ -488,13 +487,12 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         Returns
         -------
         dict of str to array of shape (n_features of the party, n_components)
-            Negative values: scaling the column up decreases the eigenvalue.
         """
         tables = self._own_tables("column_importance", X, sample_ids)
         return importance.derivatives(self.model_, self._states, tables)  # type: ignore[arg-type]
 
     def column_association(self, X: AnyTables = None, *, sample_ids: Any = None) -> dict[str, np.ndarray]:
-        """Distance correlation of each column with each component: nonlinear, for every kernel.
+        """Distance correlation of each column with each component, over 400 samples at most; nonlinear.
 
         Parameters
         ----------
@@ -504,7 +502,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         Returns
         -------
         dict of str to array of shape (n_features of the party, n_components)
-            Between 0 (independent) and 1, over 400 samples at most.
+            Between 0 (independent) and 1.
         """
         tables = self._own_tables("column_association", X, sample_ids)
         scores = np.asarray(to_numpy(self.model_.scores), dtype=float)
@@ -515,7 +513,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """Tables of the fit, for methods that use a party's own columns."""
         check_fitted(self)
         self._check_unprotected(method)
-        if self._cluster or self.model_.lacking is not None:
+        if self._rows_stay or self.model_.lacking is not None:
             raise InputError(f"{method} needs all rows of every party; fit without Dask, and with lacking='drop'")
         tables = self._tables_of_fit(method, X, sample_ids)
         return {name: self._opened(name, table) for name, table in tables.items()}
@@ -525,12 +523,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             raise InputError(f"{method} needs the tables of the fit, which are not saved with it; pass them as X")
         if X is None:
             return self._training  # type: ignore[no-any-return]
-        given = self._given_new(X, sample_ids, of_fit=True)
-        absent = sorted(set(self.party_names_) - set(given.tables))
-        if absent:
-            raise InputError(
-                f"{method} needs the tables of all parties, and those of {absent} are missing; pass them"
-            )
+        given = self._given_new(X, sample_ids, every=method, of_fit=True)
         known = (() if labels is None else labels for labels in (self._ids, given.ids))
         fitted, ids = ([*map(str, labels)] for labels in known)  # saved ones may be text
         rows = [table.shape[0] for table in given.tables.values() if not is_source(table)]
@@ -546,15 +539,15 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         path : str or Path
             The page to write.
         labels : DataFrame, mapping of name to column, or one column, optional
-            Labels of the samples, matched by the index or in the order of `sample_ids_`. The page colors samples by
-            them, and tests their association with the components (corrected for multiple tests).
+            Labels of the samples, by the index or in the order of `sample_ids_`: colors, and tests of their
+            association with the components (corrected for multiple tests).
         title : str, optional
             Headline.
         """
         check_fitted(self)
         if self._shield.protect == "blind":
             raise InputError("a report of a blind fit is drawn by a party; fit with protect='none' or 'sums'")
-        fitted = _cluster().here(self) if self._cluster else self
+        fitted = _cluster().here(self) if self._rows_stay else self
         if np.ndim(labels) == 1:  # one column
             name = getattr(labels, "name", None) or "label"
             labels = labels.to_frame(name) if hasattr(labels, "iloc") else {name: labels}
@@ -571,11 +564,10 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         Parameters
         ----------
         data : AnnData or MuData
-            Its observations are samples of the fit, by their names; those that were dropped get NaN. For new samples,
-            use the scores that `transform` returns.
+            Its observations are samples of the fit, by their names; those that were dropped get NaN.
         """
         check_fitted(self)
-        fitted = _cluster().here(self) if self._cluster else self
+        fitted = _cluster().here(self) if self._rows_stay else self
         given = {name: value for name, value in self.get_params(deep=False).items() if value is not None}
         known = self.model_.covariates
         about = {
@@ -592,32 +584,28 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         scverse.annotate(data, fitted._ids, scores, about)
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted estimator to one file. It contains data of every party: never send it.
+        """Write the fitted estimator to one file, which only its owner may read. It contains data: never send it.
 
-        The file is written whole or not at all, and only its owner may read it (mode 0600). It is not a pickle: a
-        kernel that no installed package offers, or a rank rule or solver of your own, cannot be saved. Call
-        `set_output` again after `load`: it is not saved.
+        It is no pickle: a kernel that no installed package offers, or a rank rule or solver of your own, cannot be
+        saved. What `set_output` chose is not saved.
 
         Parameters
         ----------
         path : str or Path
-            Path of the file. An existing file is overwritten.
+            The file; one that is there is replaced.
 
         Examples
         --------
         >>> import tempfile
-        >>> import numpy as np
         >>> from dkpca import DKPCA
-        >>> X = np.random.default_rng(0).normal(size=(50, 8))
-        >>> model = DKPCA(2, parties=2).fit(X)
+        >>> X = [[0.0, 1.0], [2.0, 3.0], [1.0, 5.0]]
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     model.save(f"{folder}/model")
-        ...     again = DKPCA.load(f"{folder}/model")
-        >>> bool(np.allclose(again.transform(X[:3]), model.transform(X[:3])))
-        True
+        ...     DKPCA(2, parties=2).fit(X).save(f"{folder}/model")
+        ...     DKPCA.load(f"{folder}/model").transform(X).shape
+        (3, 2)
         """
         check_fitted(self)
-        if self._cluster:
+        if self._rows_stay:
             _cluster().here(self).save(path)
             return
         paths = {name: str(source.path) for name, source in self._sources.items() if isinstance(source, InFile)}
@@ -729,12 +717,17 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         sent, decided = self.model_.received[name], "" if state is None else state.decided
         return LedgerEntry(name, sent.n_features, sent.rank, wire.size(sent), sent.bytes_raw, decided)
 
-    def _given_new(self, X: AnyTables, sample_ids: Any, *, of_fit: bool = False) -> PartyTables:
-        """Tables of new samples by party, or once more those of the fit, checked against it."""
+    def _given_new(self, X: AnyTables, sample_ids: Any, *, every: str = "", of_fit: bool = False) -> PartyTables:
+        """Tables of new samples, or once more those of the fit; `every` names what needs all of all parties."""
         tables = self._by_party(X, fitted=True)
         self._check_states(list(tables))
         given = inputs.for_new_samples(tables, self._states, sample_ids, self.lacking, of_fit=of_fit)
         warn(given.notes)
+        absent = sorted(set(self.party_names_) - set(given.tables))
+        if every and absent:
+            raise InputError(f"{every} needs the tables of every party; those of {absent} are missing")
+        if every and given.places is not None:
+            raise InputError(f"{every} needs samples that every party has; leave the others out (lacking='drop')")
         return given
 
     def _by_party(self, X: AnyTables, *, fitted: bool) -> Mapping[str, Any]:
@@ -769,37 +762,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if self._shield.protect != "none":
             raise InputError(f"{method} is for fits with protect='none', but this one has {self._shield.protect!r}")
 
-    def _place(self, given: PartyTables) -> Array:
-        """Scores of new samples after an unprotected fit."""
-        answers = self._ask_rows(given.tables, exact=self.projection == "exact")
-        absent = sorted(set(self.party_names_) - set(answers))
-        mode = self.lacking
-        if absent and mode == "drop":
-            raise InputError(f"no new samples from {absent}, so none are common to all; use lacking='complete'")
-        placed = scoring.place(self.model_, answers.values(), absent, lacking=mode, places=given.places)
-        warn([placed.words] if placed.words else [], MissingPartyWarning)
-        warn(about_new_samples(outside_at_center(self.model_, placed.rows)))
-        return placed.scores
-
-    def _place_protected(self, given: PartyTables) -> Array:
-        """Scores of new samples after a protected fit; every party is needed."""
-        _check_nothing_lacks(given, "transform after a protected fit")
-        absent = sorted(set(self.party_names_) - set(given.tables))
-        if absent:
-            raise InputError(f"no new samples from {absent}; masks cancel only if every party of the fit takes part")
-        settings, compute = self._settings()
-        terms = protocols.Terms(self._shield.run)
-        protocol = protocols.place(list(given.tables), settings, self.model_, in_process.BATCH, terms)
-        return in_process.asked(
-            protocol, given.tables, self._states, settings, compute, run=terms.run, sources=self._sources
-        )
-
-    def _ask_rows(self, tables: Mapping[str, Any], *, exact: bool = False) -> Mapping[str, Any]:
-        """Messages about the new samples from the parties that are present."""
-        settings, compute = self._settings()
-        protocol = protocols.new_rows(list(tables), in_process.BATCH, exact=exact)
-        return in_process.asked(protocol, tables, self._states, settings, compute, sources=self._sources)  # type: ignore[no-any-return]
-
     def _opened(self, name: str, table: Any) -> Array:
         """A party's table; opened first if it was given as a path or a function."""
         return opened(name, table, columns_are=self._states[name].kernel.columns_are)
@@ -829,11 +791,6 @@ def _learned(covariates: Any) -> Covariates | None:
     return known
 
 
-def _check_nothing_lacks(given: PartyTables, method: str) -> None:
-    if given.places is not None:
-        raise InputError(f"{method} needs samples that every party has; leave the others out (lacking='drop')")
-
-
 def _cluster() -> Any:
     """Import the Dask support on demand."""
     return import_module("dkpca.exchange.on_cluster")
@@ -854,9 +811,7 @@ class _NotFittedError(NotFittedError, sklearn.exceptions.NotFittedError):  # typ
     """Caught under either name."""
 
 
-def check_fitted(estimator: Any) -> None:
+def check_fitted(estimator: DKPCA) -> None:
     """Raise `NotFittedError` before `fit`."""
-    try:
-        check_is_fitted(estimator)
-    except sklearn.exceptions.NotFittedError as error:
-        raise _NotFittedError(str(error)) from error
+    if not estimator.__sklearn_is_fitted__():
+        raise _NotFittedError("This DKPCA instance is not fitted yet; call fit")

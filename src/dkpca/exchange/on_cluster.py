@@ -1,10 +1,9 @@
-"""An estimator whose tables are Dask arrays or DataFrames: their rows stay on the workers, Dask arrays come out.
+"""An estimator whose tables are Dask arrays or DataFrames: beyond `FEW` rows, these stay on the workers.
 
-Up to `ONE_WORKER` rows, one worker has all of them for a while and does what is done with tables in memory, by the
-same code. Beyond, the row engine works chunk by chunk, and nothing with a row for each sample is ever in one place.
+The row engine then works chunk by chunk, nothing with a row for each sample is ever in one place, and Dask arrays
+come out. Up to `FEW` rows the fit is the one of tables in memory.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import replace
@@ -13,19 +12,19 @@ from typing import Any
 import numpy as np
 
 from dkpca import party, wire
-from dkpca.errors import DataWarning, InputError, warn
+from dkpca.errors import InputError, warn
 from dkpca.fusion import diagnostics, scoring
 from dkpca.linalg import on_dask
+from dkpca.linalg.arrays import free_memory
 from dkpca.linalg.on_dask import is_collection
 from dkpca.messages import check_party_name
 from dkpca.settings import Compute, Fit
 from dkpca.tables.inputs import called_as_ids, check_features, cut, like_fit, names_of_columns, rows_of_samples
 
-ONE_WORKER = 20_000  # rows that one worker may have all of
-SHARE = 16  # one part in so many of a worker's memory that the tables may take, to be on one worker
-MOST_TOLD = 5  # chunks of new samples about which there are warnings
-OUTSIDE = re.compile(r"(\d+) of (\d+) (new samples .* first row) (\d+)(.*)", re.DOTALL)
-# Settings that need all rows in one place, beyond `ONE_WORKER` of them: what they must be.
+FEW = 20_000  # rows that a fit gathers
+SHARE = 16  # one part in so many of the free memory that gathered tables may take
+MOST_TOLD = 5  # warnings of chunks of new samples that are given
+# Settings that need all rows in one place, beyond `FEW` of them: what they must be.
 BEYOND = {"protect": "none", "projection": "extend", "lacking": None}
 
 
@@ -41,29 +40,15 @@ def collections_in(X: Any) -> dict[Any, Any]:
     return {} if others else tables
 
 
-def on_one_worker(X: Any, timeout: float | None) -> bool:
-    """Whether the rows are so few that one worker may have all of them."""
-    tables = list(collections_in(X).values())
-    rows = sum(on_dask.chunk_sizes(tables[0], timeout))
-    width = sum(table.shape[1] for table in tables)
-    return rows <= ONE_WORKER and SHARE * 8 * rows * width <= on_dask.memory_of_a_worker()
-
-
-def fit(estimator: Any, X: Any, y: Any, sample_ids: Any, covariates: Any = None) -> dict[str, Any]:
-    """Fit a copy of an estimator on the worker that has all rows; return its attributes."""
-    alone, first = _alone(estimator), next(iter(collections_in(X).values()))
-    sizes = on_dask.chunk_sizes(first, estimator.timeout)
-
-    def fitted() -> dict[str, Any]:
-        found = dict(vars(alone.fit(X, y, covariates=covariates, sample_ids=sample_ids)))
-        if found["_ids"] is not None:
-            ids = found["_ids"]
-            found["_ids"] = np.fromiter(ids, dtype=object, count=len(ids))  # stays on the worker, as arrays do
-        return found
-
-    attributes: dict[str, Any] = on_dask.on_one_worker(fitted, sum(sizes), sizes, estimator.timeout, _tell)
-    own = estimator.get_params(deep=False)
-    return {name: value for name, value in attributes.items() if name not in own} | {"_cluster": "worker"}
+def gathered(X: Any, timeout: float | None) -> Any:
+    """Return the tables in memory, in the form they were given; None where their rows are too many for that."""
+    tables = collections_in(X)
+    rows = sum(on_dask.chunk_sizes(next(iter(tables.values())), timeout))
+    needed = SHARE * 8 * rows * sum(table.shape[1] for table in tables.values())
+    if rows > FEW or needed > free_memory(np.empty(0)):
+        return None
+    here = dict(zip(tables, on_dask.computed(list(tables.values()), timeout), strict=True))
+    return here.get("", here)
 
 
 def tables_of(X: Any, parties: Any, settings: Fit, sample_ids: Any, compute: Compute) -> dict[str, Any]:
@@ -73,7 +58,7 @@ def tables_of(X: Any, parties: Any, settings: Fit, sample_ids: Any, compute: Com
     for name, value in BEYOND.items():
         if getattr(settings, name, value) != value:
             raise InputError(
-                f"{name}={getattr(settings, name)!r} needs all rows in one place, and beyond {ONE_WORKER} those of "
+                f"{name}={getattr(settings, name)!r} needs all rows in one place, and beyond {FEW} those of "
                 "Dask collections stay on their workers; leave it out, or gather the tables (X.compute())"
             )
     if settings.precision == "compact":
@@ -114,14 +99,18 @@ def _by_party(X: Any, parties: Any) -> dict[str, Any]:
     return cut(X, parties)
 
 
+def in_memory(values: Any, timeout: float | None) -> Any:
+    """Values of the samples, computed if they are a collection."""
+    return on_dask.computed([values], timeout)[0] if is_collection(values) else values
+
+
 def in_order_of_rows(covariates: Any, X: Any, timeout: float | None) -> Any:
     """Covariates in the order of the rows of collections: by the index of DataFrames, or as they are."""
-    if is_collection(covariates):
-        (covariates,) = on_dask.computed([covariates], timeout)
+    covariates = in_memory(covariates, timeout)
     frames = [table for table in collections_in(X).values() if hasattr(table, "columns")]
     if not frames or not hasattr(covariates, "iloc"):
         return covariates
-    ids = list(on_dask.computed([frames[0].index], timeout)[0])
+    ids = list(in_memory(frames[0].index, timeout))
     return rows_of_samples(covariates, ids, ids)
 
 
@@ -130,20 +119,17 @@ def transform(estimator: Any, X: Any, sample_ids: Any) -> Any:
     tables = collections_in(X)
     if sample_ids is not None:
         raise InputError("rows of Dask collections match by position; leave sample_ids out")
-    if estimator._cluster == "rows":
+    if estimator._rows_stay:
         return _transform_rows(estimator, X)
     alone, names, single = _alone(estimator), list(tables), not isinstance(X, Mapping | list | tuple)
     chunks = on_dask.cut_alike(tables, estimator.timeout)
 
     def placed(start: int, *own: Any) -> tuple[list[Any], Any]:
         tables = own[0] if single else dict(zip(names, own, strict=True))
-        scores, told = on_dask.recorded(lambda: alone._placed(tables, None)[0])
-        return [np.asarray(scores, dtype=np.float64)], (start, told)
+        (scores, *_, outside), told = on_dask.recorded(lambda: alone._placed(tables, None))
+        return [np.asarray(scores, dtype=np.float64)], (outside, told)
 
-    width = len(estimator.eigenvalues_)
-    made, told = on_dask.chunks_made(placed, chunks, [width], np.float64, gathering=True, timeout=estimator.timeout)
-    _tell_of_chunks(told, sum(chunks.sizes))
-    return made[0]
+    return _placed_in_chunks(estimator, placed, chunks, gathering=True)
 
 
 def _transform_rows(estimator: Any, X: Any) -> Any:
@@ -161,23 +147,28 @@ def _transform_rows(estimator: Any, X: Any) -> Any:
     tables = {name: like_fit(name, given[name], state.columns) for name, state in states.items()}
     arrays = on_dask.row_chunks(tables, estimator.timeout)
 
-    def of(start: int, *own: Any) -> tuple[list[Any], Any]:
+    def placed_by_all(start: int, *own: Any) -> tuple[list[Any], Any]:
         rows = [party.extend(state, X_own) for state, X_own in zip(states.values(), own, strict=True)]
-        said = diagnostics.about_new_samples(diagnostics.outside(kernels, lengths, rows))
-        return [np.asarray(placed(rows), dtype=np.float64)], (start, [(words, DataWarning) for words in said])
+        return [np.asarray(placed(rows), dtype=np.float64)], (diagnostics.outside(kernels, lengths, rows), [])
 
-    chunks, width = on_dask.chunks_of(list(arrays.values())), len(estimator.eigenvalues_)
-    made, told = on_dask.chunks_made(of, chunks, [width], np.float64, timeout=estimator.timeout)
-    _tell_of_chunks(told, sum(chunks.sizes))
-    return made[0]
+    return _placed_in_chunks(estimator, placed_by_all, on_dask.chunks_of(list(arrays.values())))
+
+
+def _placed_in_chunks(estimator: Any, work: Any, chunks: on_dask.Chunks, *, gathering: bool = False) -> Any:
+    """Scores as a Dask array; samples outside the fit are said once for all chunks, other warnings each once."""
+    width = len(estimator.eigenvalues_)
+    (scores,), seen = on_dask.chunks_made(
+        work, chunks, [width], np.float64, gathering=gathering, timeout=estimator.timeout
+    )
+    warn(diagnostics.about_new_samples(np.concatenate([outside for outside, _ in seen])))
+    _tell(list(dict.fromkeys(each for _, told in seen for each in told))[:MOST_TOLD])
+    return scores
 
 
 def on_a_worker(estimator: Any, method: str, *arguments: Any, **named: Any) -> Any:
     """Call a method of a fitted estimator on a worker, with all rows that it refers to."""
-    rows = next((table for given in arguments for table in collections_in(given).values()), None)
-    sizes = () if rows is None else on_dask.chunk_sizes(rows, estimator.timeout)
     called = _calling(estimator, method, *arguments, **named)
-    return on_dask.on_one_worker(called, sum(sizes) or -1, sizes, estimator.timeout, _tell)
+    return on_dask.on_one_worker(called, -1, (), estimator.timeout, _tell)
 
 
 def audited(estimator: Any, n_rows: int, X: Any, sample_ids: Any) -> Any:
@@ -200,7 +191,6 @@ def _calling(estimator: Any, method: str, *arguments: Any, **named: Any) -> Any:
 def here(estimator: Any) -> Any:
     """Return the same estimator, its arrays in files without a name that were written chunk by chunk."""
     found = _renamed(on_dask.here(_alone(estimator)))
-    found._ids = None if found._ids is None else list(found._ids)
     found.n_jobs, found.timeout = estimator.n_jobs, estimator.timeout
     return found
 
@@ -216,7 +206,8 @@ def _renamed(estimator: Any) -> Any:
 def _alone(estimator: Any) -> Any:
     """A copy that looks neither for a cluster nor for other workers."""
     alone = copy(estimator)
-    alone._cluster = alone.n_jobs = alone.timeout = None
+    alone._rows_stay = False
+    alone.n_jobs = alone.timeout = None
     return alone
 
 
@@ -224,16 +215,3 @@ def _tell(told: Iterable[tuple[str, type[Warning]]]) -> None:
     """Give warnings again where the library was called."""
     for message, category in told:
         warn([message], category)
-
-
-def _tell_of_chunks(told: list[tuple[int, list[tuple[str, Any]]]], count: int) -> None:
-    """Give warnings of chunks again: those about samples outside the fit as one, others each once."""
-    found = [(start, OUTSIDE.match(message), message, category) for start, some in told for message, category in some]
-    outside = [(start, match, category) for start, match, _, category in found if match]
-    if outside:
-        start, first, category = outside[0]
-        total = sum(int(match.group(1)) for _, match, _ in outside)
-        words = f"{total} of {count} {first.group(3)} {start + int(first.group(4))}{first.group(5)}"
-        warn([words], category)
-    others = {message: category for _, match, message, category in found if not match}
-    _tell(list(others.items())[:MOST_TOLD])
