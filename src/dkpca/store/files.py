@@ -94,22 +94,6 @@ def naming(path: Path, *, opened: Path | None = None) -> Iterator[None]:
         raise type(error)(named) from error
 
 
-@contextlib.contextmanager
-def naming_files(paths: Mapping[str, Path]) -> Iterator[None]:
-    """Add to an error about parties which files they came in."""
-    try:
-        yield
-    except FusionError as error:
-        named = [party for party in paths if repr(party) in str(error)]
-        files = ", ".join(_with_party(party, paths[party]) for party in named or paths)
-        raise FusionError(f"{error} (files: {files})") from error
-
-
-def _with_party(party: str, path: Path) -> str:
-    """Name of a file, and whose it is where its name says another."""
-    return str(path) if path.name.partition(".")[0] == party else f"{path} is from {party!r}"
-
-
 def encode_state(state: State) -> bytes:
     """Return the state as the bytes of one file."""
     check_offered(state.kernel)
@@ -390,14 +374,11 @@ def save(path: str | Path, item: Saved) -> None:
     Examples
     --------
     >>> import tempfile
-    >>> from pathlib import Path
-    >>> import numpy as np
     >>> import dkpca
-    >>> X = np.random.default_rng(0).normal(size=(50, 4))
-    >>> summary, state = dkpca.summarize(X, party="bank", kernel=dkpca.kernels.Linear(), rank=2)
+    >>> summary, _ = dkpca.summarize([[1.0], [0.0]], party="bank", kernel="linear", rank=1)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     dkpca.save(Path(folder, "bank.summary"), summary)
-    ...     dkpca.load(Path(folder, "bank.summary")).party
+    ...     dkpca.save(f"{folder}/bank.summary", summary)
+    ...     dkpca.load(f"{folder}/bank.summary", dkpca.Summary).party
     'bank'
     """
     for entry, (kind, encode, _) in KINDS.items():
@@ -429,14 +410,11 @@ def load(path: str | Path, kind: type[Any] | None = None) -> Any:
     Examples
     --------
     >>> import tempfile
-    >>> from pathlib import Path
-    >>> import numpy as np
     >>> import dkpca
-    >>> X = np.random.default_rng(0).normal(size=(50, 4))
-    >>> summary, _ = dkpca.summarize(X, party="bank", kernel=dkpca.kernels.Linear(), rank=2)
+    >>> summary, _ = dkpca.summarize([[1.0], [0.0]], party="bank", kernel="linear", rank=1)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     dkpca.save(Path(folder, "model"), dkpca.fuse([summary], n_components=1))
-    ...     dkpca.load(Path(folder, "model"), dkpca.FusedModel).n_components
+    ...     dkpca.save(f"{folder}/model", dkpca.fuse([summary], n_components=1))
+    ...     dkpca.load(f"{folder}/model").n_components
     1
     """
     data = storage.read(Path(path))

@@ -33,7 +33,6 @@ from dkpca.store.files import (
     by_party,
     model_beside,
     model_pieces,
-    naming_files,
     receive,
     stored_summaries,
 )
@@ -214,9 +213,8 @@ def _fused(path: Path, before: Mapping[str, Any], accepted: Mapping[str, Receive
         )
     if before.get("covariates"):
         settings["covariates"] = model_beside(path).covariates
-    with naming_files({name: item.path for name, item in accepted.items()}):
-        fuse = partial(fused_model.fuse, [item.message for item in accepted.values()], **settings)
-        return fused_model.fused(wanted, lambda count: fuse(n_components=count))
+    fuse = partial(fused_model.fuse, [item.message for item in accepted.values()], **settings)
+    return fused_model.fused(wanted, lambda count: fuse(n_components=count))
 
 
 def _write(run: Run, accepted: Mapping[str, Received], states: Mapping[str, bytes], without: Sequence[str]) -> None:
@@ -251,24 +249,13 @@ def _writing(pieces: Sequence[Buffer]) -> Callable[[BinaryIO], None]:
 def check(path: Path) -> None:
     """Find out before any work whether a run can be written there."""
     storage.check_folder(path if path.exists() else path.parent)
-    check_version(path)
     found = {file.name for file in path.iterdir()} if path.is_dir() else set()  # at one moment: others may write
     if found - {storage.LOCK} and "messages" not in found:  # the result of a study has settings too
         raise InputError(f"{path}: is a directory with other files in it, not a run; choose another --out")
 
 
-def check_version(path: Path) -> None:
-    """Refuse a run of the former network; its messages still fuse."""
-    if (path / "request.json").exists():
-        raise InputError(
-            f"{path}: is a run of the network of an earlier version; fuse its messages into a new run with "
-            f"'dkpca fuse {path / 'messages'}/*.summary --out NEW'"
-        )
-
-
 def read_settings(path: Path) -> dict[str, Any]:
     """Settings of a run; empty if there are none yet, or if they are those of a study's result."""
-    check_version(path)
     file = path / SETTINGS
     if not file.exists():
         return {}
@@ -361,15 +348,14 @@ def write_new(
         "lacking": lacking,
         "versions": versions(),
     }
+    embeddings = embedding_files(names, scores, outside=flags, completed=completed)
+    produced: dict[str, Content] = {f"messages/{rows.party}.rows": wire.encode(rows) for rows in sent}
+    produced[RESULT] = wire.encode(fused_model.result(run.model, scores, digest))
+    produced[SETTINGS] = storage.as_json(settings)
     with storage.writing(out):
-        produced: dict[str, Content] = {
-            **{f"messages/{rows.party}.rows": wire.encode(rows) for rows in sent},
-            **embedding_files(names, scores, outside=flags, completed=completed),
-            RESULT: wire.encode(fused_model.result(run.model, scores, digest)),
-            SETTINGS: storage.as_json(settings),
-        }
-        files = {out / name: data for name, data in produced.items()}
-        for former in set(storage.make_directory(out / "messages").glob("*.rows")) - set(files):
+        # Embeddings go first and come last: where they are, the rest belongs to them.
+        for former in (*map(out.joinpath, embeddings), *storage.make_directory(out / "messages").glob("*.rows")):
             storage.remove(former)
-        storage.write_all(files)
+        for name, data in (*produced.items(), *embeddings.items()):
+            storage.write(out / name, data)
     return outside
