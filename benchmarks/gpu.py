@@ -23,7 +23,6 @@ from dkpca import subspace_error, summarize
 from dkpca.fusion import fuse
 from dkpca.kernels import RBF
 from dkpca.kernels.grams import FusedGram
-from dkpca.linalg.arrays import write_over
 from dkpca.linalg.precision import as_received, whole
 from dkpca.linalg.rows import slices
 from dkpca.linalg.streamed import Streamed
@@ -192,7 +191,7 @@ def fetched(X: torch.Tensor) -> np.ndarray:
     out = np.empty(X.shape)
     parts = list(slices(len(out), 2**20))
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda rows: write_over(out[rows], X[rows]), parts))
+        list(pool.map(lambda rows: torch.from_numpy(out[rows]).copy_(X[rows]), parts))
     return out
 
 

@@ -16,7 +16,7 @@ CANCER = load_breast_cancer().data
 
 
 def test_raw_columns_of_many_units_are_warned_about_with_the_remedy():
-    with pytest.warns(DataWarning, match="nearly diagonal.*set standardize=True, or take a smaller gamma"):
+    with pytest.warns(DataWarning, match="nearly diagonal.*use standardized columns, or a smaller gamma"):
         DKPCA(5, gamma=None).fit(CANCER[:200])
 
 

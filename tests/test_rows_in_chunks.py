@@ -142,20 +142,6 @@ def test_memory_is_that_of_the_answer(rng):
     assert peak < 0.5 * 8 * n * m
 
 
-@pytest.mark.parametrize("kind", ["wide", "narrow", "fused"])
-def test_rows_that_are_kept_from_one_pass_to_the_next_change_no_bit(rng, monkeypatch, kind):
-    base = gram(np, rng, kind)
-    monkeypatch.setattr(landmark, "SAMPLE", 100)
-    monkeypatch.setattr(moments, "LEAST_ROWS", 128)
-    found = []
-    for room in (0, 300 * 12 * 8, 2**29):  # no row, two groups of them, and all
-        monkeypatch.setattr(moments, "CACHE_BYTES", room)
-        found.append(Landmark(12)(base, 5))
-    for other in found[1:]:
-        np.testing.assert_array_equal(other.vectors, found[0].vectors)
-        assert (other.missed_norm, other.residual_norm) == (found[0].missed_norm, found[0].residual_norm)
-
-
 @pytest.mark.parametrize("rank", [20, 50, 100])
 def test_norms_of_what_rounding_did_are_those_of_the_difference(rng, rank):
     A = np.linalg.qr(rng.standard_normal((100, rank)))[0] * np.geomspace(30.0, 1e-3, rank)

@@ -17,7 +17,7 @@ from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.landmark import Landmark
 from dkpca.linalg.leading import WORK, choose, enough_landmarks, leading
-from dkpca.linalg.rows import listening, one_blas_thread
+from dkpca.linalg.rows import one_blas_thread
 from dkpca.linalg.streamed import Streamed
 from testkit.matrices import Given
 
@@ -156,14 +156,6 @@ def test_placing_samples_takes_strips_and_no_square_matrix(rng, monkeypatch):
     tracemalloc.stop()
     np.testing.assert_allclose(in_strips, whole, atol=1e-10)
     assert most < 8 * 800**2 / 4
-
-
-@pytest.mark.parametrize(("solver", "last"), [("landmark", ("landmarks", 1.0)), ("streamed", ("product", 1.0))])
-def test_whoever_listens_is_told_how_far_the_work_is(table, solver, last):
-    told = []
-    with listening(lambda *said: told.append(said)):
-        leading(KernelGram(RBF(0.05), table), 3, solver=solver, n_landmarks=20)
-    assert told[-1] == last
 
 
 class TestStreamed:

@@ -22,7 +22,7 @@ from dkpca.errors import InputError, MissingPartyWarning, NotFittedError, warn
 from dkpca.exchange import in_process, protocols
 from dkpca.fusion import scoring
 from dkpca.fusion.covariates import Covariates
-from dkpca.fusion.diagnostics import about_kernel, about_new_samples, outside_at_center, remedy
+from dkpca.fusion.diagnostics import about_kernel, about_new_samples, outside_at_center
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array, namespace, to_numpy
 from dkpca.linalg.leading import Solver
@@ -776,7 +776,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
 def _with_columns(model: Any, states: Mapping[str, State], columns: Any, settings: Fit) -> dict[str, State]:
     """States with their column names; warns about problems that affect the result."""
     if settings.protect != "blind":
-        warn(about_kernel(model, remedy=remedy(settings.standardize)))
+        warn(about_kernel(model))
     named = {name: replace(state, columns=columns.get(name)) for name, state in states.items()}
     warn(sentence for state in named.values() for sentence in about_columns(state))
     return named

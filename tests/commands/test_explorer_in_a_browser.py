@@ -161,7 +161,7 @@ def test_the_page_loads_without_error_or_request_and_shows_everything(page_file,
         "bytes saved",
         "influence",
         "Theorem 1",
-        "fingerprint",
+        "sample digest",
         "rbf (gamma",
     ):
         assert words in text

@@ -194,7 +194,7 @@ def test_a_missing_gamma_says_how_to_get_one(office):
 
 
 def test_a_table_is_never_overwritten_by_a_message(office):
-    assert "is the table itself" in office.refused(*SUMMARISE[:-1], "bank.csv")
+    assert "need a file each; choose another --out" in office.refused(*SUMMARISE[:-1], "bank.csv")
     assert "not a dkpca file; choose another name" in office.refused(*SUMMARISE[:-1], "shop.csv")
 
 
@@ -306,13 +306,9 @@ def test_help_reads_like_documentation(office):
 
 
 def test_the_private_state_replaces_no_other_file(office):
-    (office.path / "party.toml").write_text('table = "bank.csv"\nid = "person"\n')
-    before = snapshot(office.path)
-    error = office.refused(
-        "summarize", "party.toml", "--gamma", GAMMA, "--out", "bank.summary", "--state", "party.toml"
-    )
-    assert "party.toml: exists and is not a dkpca file; choose another name" in error
-    assert snapshot(office.path) == before
+    (office.path / "bank.state").write_text("my notes")
+    error = office.refused("summarize", "bank.csv", "--id", "person", "--gamma", GAMMA, "--out", "bank.summary")
+    assert "bank.state: exists and is not a dkpca file; choose another name" in error
 
 
 @pytest.mark.parametrize("digits", ["0x" + "F" * 9999, "0o" + "7" * 9999, "0b" + "1" * 99_999, "9" * 9999])

@@ -88,7 +88,7 @@ def test_review_and_inspect_say_that_they_leave(tmp_path):
     assert any("result: row means of the fused kernel, a number for each sample" in line for line in said)
     model = DKPCA(2).fit({name: X for name, (_, X) in tables().items()}).model_
     told = fused_model.result(model, model.scores, "0" * 64, with_row_means=True)
-    assert "how similar each sample is to the others on average" in " ".join(describe(told).reveals)
+    assert "how similar each is on average" in " ".join(describe(told).reveals)
     again = wire.decode(wire.encode(told))
     np.testing.assert_array_equal(again.row_means.decode(), told.row_means.decode())
     assert again.residual == told.residual
@@ -145,7 +145,7 @@ def test_the_command_writes_them_into_the_plan(tmp_path):
         "--member",
         "lab",
     )
-    for given, said in (("maybe", "write true or false"), ("true --law sum", "product law")):
+    for given, said in (("maybe", "the plan: row_means"), ("true --law sum", "product law")):
         answer = in_process(*words, "--set", *f"row_means={given}".split(), cwd=tmp_path)
         assert answer.code != 0
         assert said in answer.err

@@ -30,7 +30,6 @@ LARGEST = 1e100  # of what rounding does, in units of the largest eigenvalue: no
 LEAST_SIZE = 1e-300  # of the largest eigenvalue, so that nothing is divided by zero
 MOST_PASSED = 20_000  # samples all of which are looked at, where the solver passed over the matrix too
 ROWS = 250  # looked at otherwise ...
-SAMPLED = 25_000  # ... beside so many columns, where differences are looked at ...
 ROUNDED = 100  # ... and of these, rounded once more
 ALONG = 0.5  # of what components have outside of a factor: along the next direction
 MAGNIFIED = 1024.0  # rounding to float32 is made so much larger to be seen in float32
@@ -218,14 +217,8 @@ def _images(
 ) -> tuple[Matrix, Matrix, Vector]:
     """Rows of L [V, U], or of L V; what a cut takes off L [V, U]; and the squared length of what rounding adds."""
     V, n, D = pairs.vectors, pairs.vectors.shape[0], pairs.vectors.shape[1]
-    # Differences need no more than a sample of the columns of L, and the same one for both.
-    drawn: Positions | None = None
-    if n > SAMPLED and not all_rows:
-        drawn = np.sort(np.random.default_rng([seed, 1]).choice(n, SAMPLED, replace=False))
-    share = 1.0 if drawn is None else n / SAMPLED
     # What lies behind the components is looked at too: it gains by what was left out, as they do, and gaps close.
     both = [V] if pairs.nearby is None else [V, pairs.nearby.vectors]
-    both = both if drawn is None else [pick(part, sent_to(drawn, part)) for part in both]
     width = sum(part.shape[1] for part in both)
     VU = kept(together(both, lambda start, *own: namespace(*own).concat(list(own), axis=1), width), place_of(V))
     # Rows of L V, of what the cut leaves of them, and of L V with the rows rounded once more.
@@ -236,22 +229,16 @@ def _images(
         magnified = MAGNIFIED if far else 1.0
         again = [rounded_again(rows_of(A, sent_to(some, reference_of(A))), A, seed, magnified) for A in factors]
         looked_at, uncut = some if all_rows else few, [np.ones(A.shape[1]) for A in factors]
-        cuts = [uncut] if all_rows else [uncut, cut]
-        seen, *rest = rows_times(law, compared, cuts, looked_at, VU, again, device, drawn)
+        seen, *rest = rows_times(law, compared, [uncut] if all_rows else [uncut, cut], looked_at, VU, again, device)
         with quiet():
-            scale = share / (magnified * max(float(pairs.values[0]), LEAST_SIZE))
+            scale = 1.0 / (magnified * max(float(pairs.values[0]), LEAST_SIZE))
             moved = (seen[np.isin(looked_at, some)] - rest[-1])[:, :D] * scale
             rounding = np.sum(moved**2, axis=0) * (n / len(some))
-    if all_rows:  # products with the whole matrix
-        image = to_numpy(FusedGram(law, factors) @ VU).astype(float) if known is None else known
-        shown = [scaled(A, like(s, reference_of(A))) for A, s in zip(factors, cut, strict=True)]
-        return image, image - to_numpy(FusedGram(law, shown) @ VU).astype(float), rounding
-    image = seen
-    if drawn is not None and known is None:
-        place = away_from(device, V)
-        there = FusedGram(law, compared, place)
-        image = to_numpy(cross(there.against(sent_to(few, there.reference)), V, place)).astype(float)
-    return image, share * (seen - rest[0]), rounding
+    if not all_rows:
+        return seen, seen - rest[0], rounding
+    image = to_numpy(FusedGram(law, factors) @ VU).astype(float) if known is None else known
+    shown = [scaled(A, like(s, reference_of(A))) for A, s in zip(factors, cut, strict=True)]
+    return image, image - to_numpy(FusedGram(law, shown) @ VU).astype(float), rounding
 
 
 def rows_times(
@@ -262,9 +249,8 @@ def rows_times(
     V: Array,
     again: Sequence[Array],
     device: str | None,
-    drawn: Positions | None,
 ) -> list[Matrix]:
-    """Some rows of the fused matrix times V, in one pass over all rows of the factors, or over the drawn ones.
+    """Some rows of the fused matrix times V, in one pass over all rows of the factors.
 
     Once for each of `cuts`, which says what the columns of the factors are multiplied by; and, last, for the first of
     them with the rows `again` of the factors.
@@ -282,8 +268,6 @@ def rows_times(
     right = [list(map(transposed, each)) for each in merged(rows)]
     moved = [xp.astype(sent_to(A, there.reference), there.reference.dtype) for A in again]
     right.append(list(map(transposed, merged(moved)[0])))
-    if drawn is not None:
-        there = there.among(sent_to(drawn, there.reference))
 
     def make(start: int, *rows: Array) -> Array:
         left = merged(rows)

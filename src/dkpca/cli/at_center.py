@@ -8,7 +8,7 @@ from rich.table import Table
 
 from dkpca.cli import options as o
 from dkpca.cli.options import GivenSettings
-from dkpca.cli.output import progress, show, table
+from dkpca.cli.output import at_work, show, table
 from dkpca.cli.table_options import at_hand
 from dkpca.errors import InputError
 from dkpca.fusion.diagnostics import about_kernel
@@ -19,13 +19,11 @@ from dkpca.store.files import receive
 from dkpca.store.runs import Run
 from dkpca.wording import in_bytes
 
-PANEL = "At the center"
 # Settings that are a party's, or that files by mail have no step for.
 NOT_HERE = (
     "kernel", "gamma", "degree", "coef0", "rank", "precision", "protect", "projection", "audit", "standardize",
     "lacking", "n_jobs", "timeout",
 )  # fmt: skip
-REMEDY = "let the parties standardize their columns, or summarize with a smaller --gamma"
 
 Ids = Annotated[
     Path | None,
@@ -64,22 +62,22 @@ def fuse(
     names = [item.message.party for item in received] + runs.parties_in(out)
     fit, compute, given = asked.fit(names), asked.compute, asked.given
     sample_names, ways = read_names(ids, id_column)
-    with progress("fusing"):
-        run = runs.fuse(
-            out,
-            received,
-            **{name: getattr(fit, name) for name in ("n_components", "center", "law", "weights") if name in given},
-            solver=fit.solver,
-            n_landmarks=fit.n_landmarks,
-            random_state=fit.seed,
-            roster=[name.strip() for name in roster.split(",") if name.strip()],
-            without=without or (),
-            keep=keep,
-            sample_names=sample_names,
-            id_normalize=ways,
-            device=compute.device,
-            memory=MemoryLimit.of(compute.max_memory, out.parent),
-        )
+    at_work("fusing")
+    run = runs.fuse(
+        out,
+        received,
+        **{name: getattr(fit, name) for name in ("n_components", "center", "law", "weights") if name in given},
+        solver=fit.solver,
+        n_landmarks=fit.n_landmarks,
+        random_state=fit.seed,
+        roster=[name.strip() for name in roster.split(",") if name.strip()],
+        without=without or (),
+        keep=keep,
+        sample_names=sample_names,
+        id_normalize=ways,
+        device=compute.device,
+        memory=MemoryLimit.of(compute.max_memory, out.parent),
+    )
     used = [f"{name}: {file}" for name, file in run.came_in.items()]
     show(as_json, run_facts(run), [*used, *run_words(run)])
 
@@ -94,34 +92,33 @@ def read_names(ids: Path | None, id_column: str | None) -> tuple[list[str] | Non
     return table.ids(), table.reading.id_normalize
 
 
-def run_facts(run: Run, *, remedy: str = REMEDY) -> dict[str, object]:
+def run_facts(run: Run) -> dict[str, object]:
     """Return what a script wants to know of a run."""
-    ratio = [float(value) for value in run.model.explained_variance_ratio]
     return {
         "out": str(run.path),
         **run.settings,
-        "explained_variance_ratio": ratio,
-        "warnings": about_kernel(run.model, remedy=remedy),
+        "explained_variance_ratio": [float(value) for value in run.model.explained_variance_ratio],
+        "warnings": about_kernel(run.model),
         "certificate": run.model.certificate.to_dict(),
         "notes": list(run.notes),
     }
 
 
-def run_words(run: Run, *, naming: str = "--ids", remedy: str = REMEDY) -> list[str | Table]:
+def run_words(run: Run) -> list[str | Table]:
     """Return the run for a reader."""
-    sent = run.settings["parties"]
+    model, sent = run.model, run.settings["parties"]
     rows = [
         [name, f"{s.n_features:,}", str(s.rank), in_bytes(sent[name]["bytes_sent"]), in_bytes(s.bytes_raw)]
-        for name, s in run.model.received.items()
+        for name, s in model.received.items()
     ]
-    ratio = float(sum(run.model.explained_variance_ratio))
-    title = f"{run.model.n_samples:,} samples, {run.model.n_components} components, {ratio:.1%} of the variance"
+    ratio = float(sum(model.explained_variance_ratio))
+    title = f"{model.n_samples:,} samples, {model.n_components} components, {ratio:.1%} of the variance"
     lines: list[str | Table] = [table(title, ["party", "columns", "rank", "sent", "raw columns"], rows)]
-    lines += run.model.certificate.short()
-    lines += [f"warning: {sentence}" for sentence in about_kernel(run.model, remedy=remedy)]
+    lines += model.certificate.short()
+    lines += [f"warning: {sentence}" for sentence in about_kernel(model)]
     lines += [f"note: {note}" for note in run.notes]
-    if run.model.is_blind:
+    if model.is_blind:
         return [*lines, f"wrote {run.path}; its rows are rotated samples, which only the parties can rotate back"]
-    if run.settings["sample_names"] == "row numbers":
-        lines.append(f"note: samples are numbered by row; name them with {naming}")
+    if run.settings["sample_names"] == runs.ROW_NUMBERS:
+        lines.append("note: samples are numbered by row; name them with --id (fit) or --ids (fuse)")
     return [*lines, f"wrote {run.path}; look at it with: dkpca report {run.path}"]

@@ -60,15 +60,14 @@ class GivenSettings:
 
 
 def takes_settings(
-    *names: str, skip: Collection[str] = (), more: Mapping[str, str] = NO_MORE, said: Mapping[str, str] = NO_MORE
+    *, skip: Collection[str] = (), more: Mapping[str, str] = NO_MORE, said: Mapping[str, str] = NO_MORE
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of these settings, --set and --settings; it gets what was given as `asked`.
+    """Give a command an option for each setting, --set and --settings; it gets what was given as `asked`.
 
-    Without names, all settings that have an option of their own. Settings to skip are refused: the command has no use
-    for them. With --set it takes more names, each with its help. `said` is the help of settings that mean something
-    else in this command.
+    Settings to skip are refused: the command has no use for them. With --set it takes more names, each with its help.
+    `said` is the help of settings that mean something else in this command.
     """
-    chosen = names or tuple(n for n, each in SETTINGS.items() if each.metadata["option"] and n not in skip)
+    chosen = tuple(name for name, each in SETTINGS.items() if each.metadata["option"] and name not in skip)
     others = {n: each.metadata["help"] for n, each in SETTINGS.items() if n not in (*chosen, *skip)} | dict(more)
     listed = ", ".join(f"{name} ({text.rstrip('.')})" for name, text in others.items())
     single = option("--set", f"Any other setting: {listed}.", MODEL, metavar="NAME=VALUE")
@@ -83,8 +82,7 @@ def takes_settings(
             file, single = given.pop("settings"), given.pop("set_")
             found = asked(own, single or (), file, (*SETTINGS, *more))
             if useless := sorted(set(found.given) & set(skip)):
-                name = command.__name__.replace("_", " ")
-                raise InputError(f"{', '.join(useless)}: not used by 'dkpca {name}'; leave it out")
+                raise InputError(f"{', '.join(useless)}: not used by this command; leave it out")
             command(asked=found, **given)
 
         return with_options(command, called, "asked", options)
@@ -94,20 +92,16 @@ def takes_settings(
 
 def asked(own: Mapping[str, Any], single: Sequence[str], file: Path | None, names: Collection[str]) -> GivenSettings:
     """Put together what a file, --set and options say; the later wins."""
-    read = {} if file is None else storage.read_toml(file, "give a TOML file of settings")
-    split = [item.partition("=") for item in single]
-    for text, (name, separator, _) in zip(single, split, strict=True):
-        if not separator or name not in names:
-            raise InputError(f"--set {text!r}: write NAME=VALUE, with one of {', '.join(names)}")
-    strange = sorted(set(read) - set(names))
-    if strange:
-        raise InputError(f"{file}: unknown settings: {', '.join(strange)}; there are {', '.join(names)}")
-    options = {
-        name: value if not isinstance(value, str) else _value(value)
-        for name, value in own.items()
-        if value is not None and value != []
-    }
-    return GivenSettings(read | {name: _value(value) for name, _, value in split} | options)
+    found = {} if file is None else storage.read_toml(file, "give a TOML file of settings")
+    for text in single:
+        name, separator, said = text.partition("=")
+        if not separator:
+            raise InputError(f"--set {text!r}: write NAME=VALUE")
+        found[name] = value(said)
+    if strange := sorted(set(found) - set(names)):
+        raise InputError(f"unknown settings: {', '.join(strange)}; there are {', '.join(names)}")
+    options = {name: value(said) if isinstance(said, str) else said for name, said in own.items()}
+    return GivenSettings(found | {name: said for name, said in options.items() if said not in (None, [])})
 
 
 def _names(record: type[Any]) -> set[str]:
@@ -134,7 +128,7 @@ def _annotated(name: str, said: str | None = None) -> Any:
     ]
 
 
-def _value(text: str) -> Any:
+def value(text: str) -> Any:
     """Read a value as TOML has it, and anything else as text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
@@ -150,20 +144,17 @@ def _by_party(name: str, given: Any, parties: Sequence[str]) -> Any:
     everyone: list[Any] = []
     single: dict[str, Any] = {}
     for item in [part.strip() for text in given for part in text.split(",")]:
-        party, separator, value = item.partition("=")
-        if not separator:
-            everyone.append(_value(item))
-        elif party not in parties:
+        party, separator, said = item.rpartition("=")
+        if separator and party not in parties:
             raise InputError(f"{flag} {item!r}: {party!r} is not one of the parties {list(parties)}")
-        else:
-            single[party] = _value(value)
+        single |= {party: value(said)} if separator else {}
+        everyone += [] if separator else [value(said)]
     if len(everyone) > 1:
         raise InputError(f"{flag} gives {everyone} for all parties; give one value, and PARTY=VALUE for exceptions")
     if not single:
         return everyone[0]
-    others = dict.fromkeys(parties, everyone[0]) if everyone else {}
-    others = dict.fromkeys(parties, Fit().kernel) if name == "kernel" and not everyone else others
-    return others | single
+    others = everyone or ([Fit().kernel] if name == "kernel" else [])
+    return {party: other for other in others for party in parties} | single
 
 
 def rank_of(given: Any, components: Any) -> Any:

@@ -2,21 +2,11 @@
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 from rich.text import Text
 
@@ -50,21 +40,7 @@ def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) ->
     return made
 
 
-@contextmanager
-def progress(task: str, total: int | None = None) -> Iterator[Any]:
-    """Progress on stderr while something long runs; yields a function to call after each step.
-
-    Without a number of steps it listens how far a solver is, and shows an estimate of the time that is left.
-    """
-    from dkpca.linalg.rows import listening  # later: `--help` does without NumPy
-
-    count = MofNCompleteColumn() if total else TimeRemainingColumn()
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), count, TimeElapsedColumn())
-    with Progress(*columns, console=aside, transient=True, disable=not aside.is_terminal) as bar:
-        started = bar.add_task(task, total=total)
-
-        def told(what: str, share: float) -> None:
-            bar.update(started, total=1.0, completed=share, description=f"{task} ({what})")
-
-        with nullcontext() if total else listening(told):
-            yield lambda: bar.advance(started)
+def at_work(task: str) -> None:
+    """Say on a terminal that something long runs."""
+    if aside.is_terminal:
+        aside.print(visible(f"{task} ..."), markup=False)

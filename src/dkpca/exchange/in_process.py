@@ -24,7 +24,7 @@ from dkpca.fusion import FusedModel
 from dkpca.fusion.covariates import Covariates
 from dkpca.linalg.arrays import Array, MemoryLimit, dtype_name
 from dkpca.linalg.eigenpairs import signs_of
-from dkpca.linalg.rows import away_from, tell, threads_of_our_own
+from dkpca.linalg.rows import away_from, threads_of_our_own
 from dkpca.messages import MaskedSum, digest, row_number_digest
 from dkpca.party.answers import ANSWERS, Party, Union
 from dkpca.party.questions import Question
@@ -133,7 +133,6 @@ def drive(
         if not any(question.reads_table for _, question in jobs):
             done = [answer(*job) for job in jobs]
         else:
-            tell(ask.step, 0.0)
             try:
                 done = Parallel(n_jobs=compute.n_jobs, timeout=compute.timeout)(delayed(answer)(*job) for job in jobs)
             except (TimeoutError, multiprocessing.TimeoutError) as error:

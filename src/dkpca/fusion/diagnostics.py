@@ -18,6 +18,10 @@ from dkpca.messages import Partials, Rows
 SAMPLED = 300  # rows that stand for all
 ALIKE = 0.02  # of the diagonal: samples that have less in common, on the root of the mean square, are strangers
 DIFFERENT = 1e-3  # of the diagonal: samples that differ by less are one sample
+DIAGONAL = (
+    "the kernel matrix is nearly diagonal: every sample is similar only to itself, and gamma is too large; use "
+    "standardized columns, or a smaller gamma, such as gamma='scale' (1 / mean distance)"
+)
 CONSTANT = (
     "the kernel matrix is nearly constant: all samples look the same, and {}; check that the columns vary and, if "
     "gamma was set, use a larger gamma, such as gamma='scale' (1 / mean distance)"
@@ -27,13 +31,7 @@ Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
 Norms = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
-def remedy(standardized: bool) -> str:
-    """What helps against a kernel matrix that is nearly diagonal, in the words of the library."""
-    smaller = "take a smaller gamma, such as gamma='scale' (1 / mean distance)"
-    return smaller if standardized else f"set standardize=True, or {smaller}"
-
-
-def about_kernel(model: FusedModel, *, remedy: str) -> list[str]:
+def about_kernel(model: FusedModel) -> list[str]:
     """Say so if the fused kernel matrix is nearly diagonal or nearly constant, with what helps."""
     n_samples, rows = model.n_samples, some_samples(model.n_samples, SAMPLED)
     K = to_numpy(training_block(model, rows))
@@ -45,10 +43,7 @@ def about_kernel(model: FusedModel, *, remedy: str) -> list[str]:
     others = len(K) * (len(K) - 1)
     np.fill_diagonal(K, 0.0)
     if np.linalg.norm(K) < ALIKE * others**0.5:
-        return [
-            "the kernel matrix is nearly diagonal: every sample is similar only to itself, and gamma is too large; "
-            f"{remedy}"
-        ]
+        return [DIAGONAL]
     np.fill_diagonal(K, 1.0)
     if np.linalg.norm(K - 1.0) < DIFFERENT * others**0.5:
         green = model.certificate.color == "green"
@@ -69,12 +64,11 @@ def about_new_samples(outside: Flags) -> list[str]:
 def outside_at_center(model: FusedModel, received: Iterable[Rows | Partials]) -> Flags:
     """Which new samples lie outside the range of the fit, as far as the messages show it."""
     known = list(received)
-    pairs = [(model.summaries[m.party], m) for m in known if isinstance(m, Rows) and m.party in model.summaries]
-    if pairs:
-        lengths = {summary.party: _norms(summary.factor.decode()) for summary, _ in pairs}
-        return outside({summary.party: summary.kernel for summary, _ in pairs}, lengths, [m for _, m in pairs])
-    count = len(known[0].partial.data) if isinstance(known[0], Partials) else 0
-    return np.zeros(count, dtype=bool)
+    if isinstance(known[0], Partials):
+        return np.zeros(len(known[0].partial.data), dtype=bool)
+    rows = [message for message in known if isinstance(message, Rows)]
+    lengths = {m.party: _norms(model.summaries[m.party].factor.decode()) for m in rows}
+    return outside(model.kernels, lengths, rows)
 
 
 def outside(kernels: Mapping[str, Kernel], lengths: Mapping[str, Norms], received: Iterable[Rows]) -> Flags:

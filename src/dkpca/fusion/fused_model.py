@@ -52,19 +52,13 @@ class FusedModel:
     Attributes
     ----------
     summaries : mapping of str to Summary
-        The messages that were fused, by party.
+        The messages that were fused, by party; with all rows, if parties lack some.
     weights : mapping of str to float
         Factor by which each party's matrix was multiplied.
-    meaning : str
-        Description of the fused kernel, such as "the rbf kernel of the joined table".
-    solver : str
-        Name of the solver, what it did, and why it was chosen.
-    eigenvectors : array of shape (n_samples, n_components)
-        Orthonormal.
-    eigenvalues : array of shape (n_components,)
-        Eigenvalues of the fused matrix, descending.
-    explained_variance_ratio : array of shape (n_components,)
-        Share of the trace of the fused matrix, as centered and projected, per component.
+    meaning, solver : str
+        Which kernel was fused; which solver was used, what it did, and why it was chosen.
+    eigenvectors, eigenvalues, explained_variance_ratio : array
+        Orthonormal columns, (n_samples, n_components); descending; shares of the trace as centered and projected.
     certificate : Certificate
         Proven bounds, and estimates.
     extension : Extension
@@ -74,7 +68,7 @@ class FusedModel:
     nearby : Nearby, optional
         Eigenpairs after the components, used for estimates.
     lacking : Lacking, optional
-        Original messages of parties with missing samples; `summaries` then have all rows. None: nothing is missing.
+        Messages of parties with missing samples, as they were sent. None: nothing is missing.
     covariates : Covariates, optional
         Covariates that were projected out, in addition to the mean.
 

@@ -4,9 +4,8 @@ A new sample is one more row of each factor: the law makes its kernel with the s
 the extension makes the scores. Under the sum law score(y) = sum over parties of a_j(y) W_j + offset, with a_j(y) the
 sample's row of the party's factor and W_j = w_j A_j' V / sqrt(lambda).
 
-In place of a missing party stands its mean row over the samples of the fit, of its factor and so of its kernel. Under
-the sum this leaves out its addend, measured from the mean, and how much that carried is known. Under other laws the
-mean row takes part in every term, so that it has to be asked for.
+In place of a missing party or row stands the party's mean row over the samples of the fit. Under the sum this leaves
+out its addend, measured from the mean. Under other laws it takes part in every term, so that it has to be asked for.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -36,7 +35,6 @@ class Placed:
     scores: Array  # (n_new, n_components)
     rows: Sequence[Rows | Partials]  # of the parties that sent any, with what stands in for those they lack
     missing: tuple[str, ...] = ()  # parties whose mean row stands in for all rows
-    share_missing: tuple[float, ...] = ()  # of the variance of each component that these carried in the fit
     words: str = ""  # what stands in for whom; empty: nothing was lacking
 
 
@@ -61,7 +59,7 @@ def place(
         raise FusionError("some parties sent factor rows and others distances; let all answer the same way")
     if places is None and not missing:
         scores = (project_exact if kinds == {Partials} else project)(model, sent.values())
-        return Placed(scores, list(sent.values()), (), (0.0,) * model.n_components)
+        return Placed(scores, list(sent.values()))
     if kinds != {Rows}:
         raise FusionError(
             f"the exact projection needs every party, and {sorted(missing)} are missing; place the samples by factor "
@@ -74,26 +72,21 @@ def place(
         )
     if places is None:  # a party has all new samples, or none
         first = next(iter(sent.values()))
-        n_new, own = first.n_samples, dict.fromkeys(sent, np.arange(first.n_samples))
-        rows = _filled_in(model, sent, own, n_new, lacking, first.sample_digest) | sent
+        n_new, digest, own = first.n_samples, first.sample_digest, dict.fromkeys(sent, np.arange(first.n_samples))
     else:
         own = {name: np.asarray(places[name], dtype=np.intp) for name in sent}
         n_new = 1 + max(int(each.max()) for each in own.values())
-        rows = _filled_in(model, sent, own, n_new, lacking, row_number_digest(n_new))
-    scores, seen = project(model, rows.values()), [rows[name] for name in sent]
-    if places is not None or lacking == "complete":
-        counts = {name: n_new - len(own.get(name, ())) for name in model.summaries}
-        listed = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
-        what = "rows completed from the other parties" if lacking == "complete" else "mean rows"
-        words = f"of {n_new:,} new samples, parties lack: {listed}; {what} are used instead"
-        return Placed(scores, seen, (), (0.0,) * model.n_components, words)
-    shares = party_shares(model)
-    lost = tuple(float(sum(shares[name][d] for name in missing)) for d in range(model.n_components))
-    words = (
-        f"placed without {', '.join(sorted(missing))}: their mean row is used instead; of the variance of the "
-        f"components they carried {', '.join(f'{share:.1%}' for share in lost)}"
+        digest = row_number_digest(n_new)
+    rows = _filled_in(model, sent, own, n_new, lacking, digest)
+    counts = {name: n_new - len(own.get(name, ())) for name in model.summaries}
+    listed = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
+    what = "rows completed from the other parties" if lacking == "complete" else "mean rows"
+    return Placed(
+        project(model, rows.values()),
+        [rows[name] for name in sent],
+        () if places is not None or lacking == "complete" else tuple(sorted(missing)),
+        f"of {n_new:,} new samples, parties lack: {listed}; {what} are used instead",
     )
-    return Placed(scores, seen, tuple(sorted(missing)), lost, words)
 
 
 def project(model: FusedModel, rows: Iterable[Rows]) -> Array:
@@ -104,18 +97,17 @@ def project(model: FusedModel, rows: Iterable[Rows]) -> Array:
 
 def placing(model: FusedModel) -> Callable[[Sequence[Rows]], Array]:
     """Return a function from factor rows of new samples (a message per party, in the model's order) to scores."""
-    law, merged = model.law, merging(model)
-    anchors = merged(model.summaries.values(), model.extension.rows)
-    weights, offset = model.extension.weights, model.extension.offset
+    law, merged, extension = model.law, merging(model), model.extension
+    anchors = merged(model.summaries.values(), extension.rows)
 
     def placed(received: Sequence[Rows]) -> Array:
         # k(y, anchors) by the law from factor rows of both, and then W and c of the extension.
         def scores(strip: slice) -> Array:
             new = merged(received, lambda x: x[strip, :])
             blocks = (mine @ theirs.T for mine, theirs in zip(new, anchors, strict=True))
-            return law.recombine(blocks) @ weights + offset[None, :]
+            return law.recombine(blocks) @ extension.weights + extension.offset[None, :]
 
-        return _finite(by_strips(scores, received[0].factor.data, weights))
+        return _finite(by_strips(scores, received[0].factor.data, extension.weights))
 
     return placed
 

@@ -7,7 +7,6 @@ import sys
 import tempfile
 import threading
 import weakref
-from functools import cache
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -100,24 +99,18 @@ def tall(shape: tuple[int, ...], dtype: Any = np.float64, memory: MemoryLimit | 
 
 
 def let_go(part: Any) -> None:
-    """Drop a mapped slice from RAM; the next access reads it from the file."""
-    mapped = _mapping(part)
-    if mapped is None or not hasattr(mmap, "MADV_DONTNEED"):
+    """Drop a mapped slice from RAM, if it is read-only and has no gaps; the next access reads it from the file."""
+    if not isinstance(part, np.ndarray) or not part.flags.c_contiguous or part.flags.writeable:
+        return
+    mapped: Any = part
+    while isinstance(mapped, np.ndarray | memoryview):
+        mapped = mapped.base if isinstance(mapped, np.ndarray) else mapped.obj
+    if not isinstance(mapped, mmap.mmap) or not hasattr(mmap, "MADV_DONTNEED"):
         return
     place = part.__array_interface__["data"][0] - np.frombuffer(mapped, np.uint8).__array_interface__["data"][0]
     first, last = -(-place // mmap.PAGESIZE), (place + part.nbytes) // mmap.PAGESIZE  # whole pages: others are shared
     if first < last:
         mapped.madvise(mmap.MADV_DONTNEED, first * mmap.PAGESIZE, (last - first) * mmap.PAGESIZE)
-
-
-def _mapping(part: Any) -> mmap.mmap | None:
-    """Return the mapped file that an array without gaps lies in, if the array is read-only."""
-    if not isinstance(part, np.ndarray) or not part.flags.c_contiguous or part.flags.writeable:
-        return None
-    base: Any = part
-    while isinstance(base, np.ndarray | memoryview):
-        base = base.base if isinstance(base, np.ndarray) else base.obj
-    return base if isinstance(base, mmap.mmap) else None
 
 
 # Arrays of any library.
@@ -145,23 +138,9 @@ def to_numpy(x: Array) -> np.ndarray[Any, Any]:
     return np.asarray(x.detach().cpu() if array_api_compat.is_torch_array(x) else x)
 
 
-def fetched(x: Array) -> np.ndarray[Any, Any]:
-    """Bring an array to the host for a while: through pinned memory, which a GPU writes ten times as fast."""
-    if not on_gpu(x):
-        return to_numpy(x)
-    import torch
-
-    return np.asarray(torch.empty_like(x, device="cpu", pin_memory=True).copy_(x.detach()))
-
-
 def dtype_name(x: Array) -> str:
     """Name of the precision, the same in every library."""
-    return _name(x.dtype.str) if isinstance(x, np.ndarray) else str(x.dtype).rpartition(".")[2]
-
-
-@cache
-def _name(kind: str) -> str:
-    return str(np.dtype(kind))  # asked hundreds of times in a fit, and slow
+    return str(x.dtype).rpartition(".")[2]
 
 
 def like(x: np.ndarray[Any, Any], reference: Array) -> Array:
@@ -171,17 +150,6 @@ def like(x: np.ndarray[Any, Any], reference: Array) -> Array:
     return namespace(reference).asarray(x, dtype=reference.dtype, device=device(reference))
 
 
-def random_normal(shape: tuple[int, int], seed: list[int], reference: Array) -> Array:
-    """Independent normal numbers where `reference` lives; on a GPU they are drawn there, which is much faster."""
-    if on_gpu(reference):
-        import torch
-
-        own = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> 1)
-        generator = torch.Generator(reference.device).manual_seed(own)
-        return torch.randn(shape, generator=generator, dtype=reference.dtype, device=reference.device)
-    return like(np.random.default_rng(seed).standard_normal(shape), reference)
-
-
 def sent_to(x: Array, place: Array) -> Array:
     """Return the same numbers where another array lives; here, if that is on workers of a cluster."""
     if isinstance(place, np.ndarray) or is_dask_array(place):
@@ -189,14 +157,6 @@ def sent_to(x: Array, place: Array) -> Array:
     if isinstance(x, np.ndarray):  # torch takes neither gaps that go backwards nor what must not be written to
         x = np.ascontiguousarray(x) if x.flags.writeable else np.array(x, order="C")
     return namespace(place).asarray(x, device=device(place))
-
-
-def write_over(target: Array, x: Array) -> None:
-    """Write numbers that may live elsewhere over an array."""
-    if isinstance(target, np.ndarray) and array_api_compat.is_torch_array(x):  # without an array in between
-        namespace(x).from_numpy(target).copy_(x)
-    else:
-        target[...] = sent_to(x, target)
 
 
 def same_place(x: Array, y: Array) -> bool:
@@ -290,14 +250,6 @@ def solve_lower(L: Array, rows: Array) -> Array:
 def on_gpu(x: Array) -> bool:
     """Whether the array lives on a CUDA device."""
     return bool(array_api_compat.is_torch_array(x) and x.device.type == "cuda")
-
-
-def work_there(x: Array) -> None:
-    """In a new thread: make the GPU of an array the one that it works on."""
-    if on_gpu(x):
-        import torch
-
-        torch.cuda.set_device(x.device)
 
 
 def free_memory(x: Array, memory: MemoryLimit | None = None) -> int:

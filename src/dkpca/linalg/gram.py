@@ -24,7 +24,7 @@ from dkpca.linalg.arrays import (
     to_numpy,
     unit,
 )
-from dkpca.linalg.rows import Distinct, Index, Made, in_order, off, pick, slices, tell, tile_bytes
+from dkpca.linalg.rows import Distinct, Index, Made, in_order, off, pick, slices, tile_bytes
 
 Within = Callable[[int, Sequence[Array]], Callable[[Sequence[slice]], Array]]
 SHARES = 8  # of the tiles of a product, each added up on its own: so many, whatever the number of threads
@@ -171,9 +171,8 @@ class Gram(ABC):
             return out
 
         total = namespace(block).zeros_like(block)
-        for done, part in enumerate(in_order(of, shares, self.reference), start=1):
+        for part in in_order(of, shares, self.reference):
             total += part
-            tell("product", done / len(shares))
         return total
 
 

@@ -3,7 +3,7 @@
 Landmarks are chosen by randomly pivoted Cholesky, among a sample of the rows where there are many. With C the columns
 at the landmarks and L L' their block of the matrix, F = C inv(L)' has F F' below the matrix, and the leading
 eigenpairs of F F' are those of the small F'F. The first pass adds up C'C or F'F, the second makes the eigenvectors.
-Of many rows, C or F is made in both passes, but for the first rows, which a cache holds.
+Of many rows, C or F is made in both passes.
 
 Chen, Epperly, Tropp, Webber (2022), *Randomly pivoted Cholesky*; Epperly, Tropp, Webber (2024), *Embrace
 rejection*, for the block form: proposals are drawn in bulk and thinned so that the pivots are distributed as if
@@ -55,10 +55,8 @@ from dkpca.linalg.landmark_block import (
 )
 from dkpca.linalg.on_dask import memory_of_a_worker, on_one_worker
 from dkpca.linalg.rows import (
-    Done,
     Made,
     RowGroup,
-    cached,
     cross,
     for_each,
     kept,
@@ -69,14 +67,12 @@ from dkpca.linalg.rows import (
     pick,
     products,
     strips,
-    tell,
     threads_of_our_own,
 )
 
 LANDMARKS_PER_PAIR = 4
 LEAST_LANDMARKS = 100
 SAMPLE, SAMPLE_SHARE = 10_000, 20  # rows to choose landmarks among: at least so many, and so many for each landmark
-CHOOSING, LIFTING = 0.1, 0.6  # shares of the work that are done after the choice, and before the second pass
 MIN_BLOCK = 32  # pivots that are proposed at a time, at least
 ENOUGH = 1e-12  # error of the eigenvalues, as a share of the trace, that is not worth a substitution for each row ...
 BESIDE_MISSED = 1e-4  # ... and as a share of the trace that the landmarks miss
@@ -140,8 +136,7 @@ class Landmark:
         """Return F, pivots and the trace of gram - F F', which is positive semidefinite; F[pivots] is triangular."""
         # What is left of the diagonal of K - F F' says how likely a sample is to be the next landmark; blocks of them
         # are proposed, thinned, and appended as columns of F.
-        done_share, rng = _part(0.0, CHOOSING), np.random.default_rng(self.random_state)
-        xp = namespace(gram.reference)
+        xp, rng = namespace(gram.reference), np.random.default_rng(self.random_state)
         left = xp.asarray(sent_to(gram.diagonal(), gram.reference), copy=True)
         scale = float(xp.max(xp.abs(left)))
         _check_diagonal(left, scale)
@@ -158,7 +153,6 @@ class Landmark:
             _check_diagonal(left, scale)
             left[...] = xp.clip(left, 0.0, None)
             pivots += chosen.tolist()
-            done_share(len(pivots) / most)
         pivots = pivots or [0]  # a zero matrix: any sample will do
         return F[:, : len(pivots)], xp.asarray(pivots, dtype=xp.int64, device=device(left)), float(xp.sum(left))
 
@@ -220,12 +214,7 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, Q: Array | Non
     # 1) One pass over the rows adds up F'F, or C'C where inv(L) C'C inv(L)' is as good; landmarks whose rounding is
     # more than what they explain go.
     n, home = gram.n, gram.home
-    done = _part(CHOOSING, LIFTING)
-    passed = again = chosen.features
-    if chosen.among < n:
-        passed, again = cached(passed, chosen.start, gram.memory)
-    sums = moments(passed, chosen.start, centered=centered, progress=done)
-    chosen = replace(chosen, features=again)
+    sums = moments(chosen.features, chosen.start, centered=centered)
     if chosen.substituted:
         square = sums.from_zero(n, chosen.start) if centered else sums.square
         sound, _ = chosen.block.sound(to_numpy(square).astype(float))
@@ -291,11 +280,6 @@ def _affordable(n: int, landmarks: int, reference: Array) -> bool:
     return on_gpu(reference) or n * max(landmarks, AS_LANDMARKS) <= MOST_NUMBERS
 
 
-def _part(start: float, end: float) -> Done:
-    """A pass over the rows, as a part of the work."""
-    return lambda share: tell("landmarks", start + (end - start) * share)
-
-
 def _words(chosen: Chosen, n: int, memory: MemoryLimit | None) -> str:
     among = "" if chosen.among == n else f", chosen among {chosen.among}"
     return f"landmark: {chosen.block.m} of {n} samples{among}{'' if memory is None else memory.words()}"
@@ -334,7 +318,7 @@ def _lifted(
         F = Z if substituted else solved(part.start + rows.start, Z)
         return residual_bound(blocks(part.start, part.stored), rows, F, V[:, :k], cast(Rounding, rounding))
 
-    shift, done = like(found.mean, weights) @ weights, _part(LIFTING, 1.0)
+    shift = like(found.mean, weights) @ weights
     (vectors, nearby), square, parts = products(
         chosen.features,
         weights,
@@ -342,7 +326,6 @@ def _lifted(
         k,
         gram.home,
         seen=None if rounding is None else left,
-        progress=done,
         memory=gram.memory,
     )
     return vectors, nearby, square[:k, :k], reduce(operator.add, parts) if parts else None

@@ -10,14 +10,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, reduce
 from itertools import islice
 from threading import Lock
 from typing import Any, TypeVar
 
-import array_api_compat
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
@@ -41,16 +39,12 @@ from dkpca.linalg.arrays import (
     sent_to,
     tall_empty,
     unit,
-    work_there,
-    write_over,
 )
 
 ResultT = TypeVar("ResultT")
 ItemT = TypeVar("ItemT")
 Matrix = np.ndarray[Any, Any]
 Index = Any  # a slice, or an array of integers
-Progress = Callable[[str, float], None]  # what is being done, and the share of it that is done
-Done = Callable[[float], None]  # told which share of the rows is done
 
 GROUPS, LEAST_ROWS, MOST_ROWS = 16, 2**10, 2**15  # groups of rows: about so many, of so many rows
 TILE_BYTES = 2**20  # what stays in the second-level cache of a core
@@ -59,16 +53,10 @@ SQUARED_SHARE = 4  # tiles that are squared at a time: the sum is written once f
 TRIANGLE_SHARE = 8  # rows for each column, or stacked triangles are nearly as large as what they stand for
 REPEATED_FROM = 2**12  # rows of a table in which it pays to look for equal ones
 CACHED_ROWS = 64  # of a product with hundreds of columns, to be used at once
-CACHE_BYTES = 2**27  # of rows that one pass makes and the next one reads ...
-CACHE_SHARE = 16  # ... and at most one part in this many of the memory that may be taken
 GPU_ROWS = 2**17  # of a group on a GPU: fewer and larger ones, since each launch costs as much as a million sums
 GPU_TILE_BYTES = 2**26
 GPU_SHARE = 16  # scratch on a GPU: one part in this many of the free memory
 SHORT = 500  # columns of a strip, at most: a row more costs less than a strip more
-
-
-def nobody(share: float) -> None:
-    """Tell nobody."""
 
 
 def at_hand(x: Any) -> Any:
@@ -89,48 +77,18 @@ def pick(x: Array, index: Index) -> Array:
 
 def away_from(name: str | None, home: Array) -> Array | None:
     """Return an array of the device of this name, as torch has it; None for no name, or if `home` lives there."""
-    place = None if name is None else _found(name)
-    return None if place is None or same_place(place, home) else place
-
-
-def _found(name: str) -> Array:
-    """An array on a device, or a sentence why there is none."""
+    if name is None:
+        return None
     try:
         import torch
+
+        place = torch.zeros(1, dtype=torch.float64, device=name)
     except ModuleNotFoundError as error:
-        raise InputError(
-            f"device={name!r} needs torch; install it with pip install 'dkpca[torch]', or leave device out"
-        ) from error
-    try:
-        return torch.zeros(1, dtype=torch.float64, device=name)
+        raise InputError(f"device={name!r} needs torch; install it with pip install 'dkpca[torch]'") from error
     except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
         reason = str(error).partition("\n")[0].rstrip(".")
-        raise InputError(
-            f"device {name!r} cannot be computed on ({reason}); use one that is there, such as 'cuda' with a GPU, "
-            "or leave device out"
-        ) from error
-
-
-# How much of the work is done: whoever asks for it listens, and no function in between passes a listener on
-
-_listener: ContextVar[Progress | None] = ContextVar("listener", default=None)
-
-
-@contextmanager
-def listening(progress: Progress) -> Iterator[None]:
-    """Tell a function, inside, what is being done and how much of it is done."""
-    before = _listener.set(progress)
-    try:
-        yield
-    finally:
-        _listener.reset(before)
-
-
-def tell(what: str, share: float) -> None:
-    """Tell whoever listens, if anybody does."""
-    listener = _listener.get()
-    if listener is not None:
-        listener(what, share)
+        raise InputError(f"device {name!r} cannot be computed on ({reason}); leave device out") from error
+    return None if same_place(place, home) else place
 
 
 # Cuts
@@ -187,30 +145,6 @@ class Made:
         return Made(self.stored, lambda start, *rows: change(start, make(start, *rows)), width, self.place)
 
 
-def cached(table: Made, reference: Array, memory: MemoryLimit | None = None) -> tuple[Made, Made]:
-    """Return the same table twice: a pass over the first keeps as many of the rows as there is room for.
-
-    The second reads them, and makes the others again. Only rows on the host are kept, in whole groups.
-    """
-    n, width = table.shape
-    room = CACHE_BYTES if memory is None else min(CACHE_BYTES, memory.most // CACHE_SHARE)
-    fitting = room // (itemsize(reference) * max(width, 1))
-    most = max((group.stop for group in groups(n) if group.stop <= fitting), default=0)
-    if not most or on_workers(table) or not isinstance(reference, np.ndarray):
-        return table, table
-    rows, make = np.empty((most, width), dtype=reference.dtype), table.make
-
-    def write(start: int, made: Array) -> Array:
-        if start < most:
-            rows[start : start + len(made)] = made
-        return made
-
-    def read(start: int, *stored: Array) -> Array:
-        return rows[start : start + len(stored[0])] if start < most else make(start, *stored)
-
-    return table.then(write), replace(table, make=read)
-
-
 class RowGroup:
     """Some consecutive rows of a table; a slice of it is an array."""
 
@@ -226,23 +160,13 @@ class RowGroup:
     def __getitem__(self, rows: slice) -> Array:
         return self.make(self.start + (rows.start or 0), *(x[rows, ...] for x in self.stored))
 
-    def fresh(self, rows: slice) -> Array:
-        """Rows in an array that may be written over."""
-        own = self[rows]
-        return namespace(own).asarray(own, copy=True) if self.make is as_stored else own
-
-
-def as_stored(start: int, rows: Array) -> Array:
-    """Rows of an array, which are there."""
-    return rows
-
 
 def as_made(table: Any) -> Made:
     """Return how rows of a table are made: one that is made, or has a way, or an array."""
     found = table if isinstance(table, Made) else getattr(table, "made", None)
     if isinstance(found, Made):
         return found
-    return Made((table,), as_stored, table.shape[1] if table.ndim > 1 else 1)
+    return Made((table,), lambda start, rows: rows, table.shape[1] if table.ndim > 1 else 1)
 
 
 def together(tables: Sequence[Any], make: Callable[..., Any], width: int) -> Made:
@@ -282,23 +206,12 @@ def over(work: Callable[..., ResultT], *tables: Any, reference: Array | None = N
     yield from in_order(of, groups(tables[0].shape[0], reference), reference, sent=first.place is not None)
 
 
-def added(work: Callable[..., Any], *tables: Any, reference: Array | None = None, progress: Done = nobody) -> Any:
+def added(work: Callable[..., Any], *tables: Any, reference: Array | None = None) -> Any:
     """Return the sum of what `work(start, *parts)` makes of groups of rows, added in their order."""
     if on_workers(*tables):
         chunk, arrays = _of_chunk(work, tables)
-        total = on_dask.chunks_added(lambda *own: _sum(chunk(*own)), on_dask.chunks_of(arrays))
-        progress(1.0)
-        return total
-    n = tables[0].shape[0]
-
-    def of(first: int, *parts: RowGroup) -> tuple[Any, int]:
-        return work(first, *parts), first + len(parts[0])
-
-    total = None
-    for part, done in over(of, *tables, reference=reference):
-        total = part if total is None else total + part
-        progress(done / n)
-    return total
+        return on_dask.chunks_added(lambda *own: _sum(chunk(*own)), on_dask.chunks_of(arrays))
+    return _sum(over(work, *tables, reference=reference))
 
 
 def _sum(parts: Iterable[Any]) -> Any:
@@ -341,7 +254,7 @@ def in_order(
     if threads <= 1 and not sent:
         yield from map(work, items)
         return
-    with one_blas_thread(), ThreadPoolExecutor(threads, initializer=work_there, initargs=(reference,)) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
         waiting: deque[Future[ResultT]] = deque()
         try:
             for item in items:
@@ -439,7 +352,7 @@ class Moments:
         return self.square + self.total[:, None] * start + start[:, None] * (self.total + n * start)
 
 
-def moments(Z: Any, start: Array, *, centered: bool, progress: Done = nobody) -> Moments:
+def moments(Z: Any, start: Array, *, centered: bool) -> Moments:
     """Return the sums of y and y y' over rows of a table, y = z - start for a row z; not centered, only of z z'."""
     width = start.shape[0]
 
@@ -449,14 +362,14 @@ def moments(Z: Any, start: Array, *, centered: bool, progress: Done = nobody) ->
         total = xp.zeros_like(start)
         square = xp.zeros((width, width), dtype=start.dtype, device=device(start))
         for rows in strips(len(part), width, start, SQUARED_SHARE):
-            z = part.fresh(rows) if centered else part[rows]
+            z = part[rows]
             if centered:
-                z -= start[None, :]
+                z = z - start[None, :]
                 total += xp.sum(z, axis=0)
             square += z.T @ z  # NumPy calls syrk for a matrix and its own transpose, without Python's lock
         return Moments(total, square)
 
-    found: Moments = added(of, Z, reference=start, progress=progress)
+    found: Moments = added(of, Z, reference=start)
     return found
 
 
@@ -468,7 +381,6 @@ def products(
     home: Array,
     *,
     seen: Callable[[RowGroup, slice, Array, Array], ResultT] | None = None,
-    progress: Done = nobody,
     memory: MemoryLimit | None = None,
 ) -> tuple[tuple[Array, Array], Array, list[ResultT]]:
     """Return z W - shift for all rows z of a table: the first columns, and the others; where `home` lives.
@@ -496,10 +408,9 @@ def products(
         for made, other in over(of, Z, reference=weights):
             group = slice(first, first + made[0].shape[0])
             for whole, own in zip(both, made, strict=True):
-                write_over(whole[group, :], own)
+                whole[group, :] = sent_to(own, whole)
             others.append(other)
             first = group.stop
-            progress(first / n)
     return (both[0], both[1]), _sum(square for square, _ in others), [r for _, some in others for r in some]
 
 
@@ -599,11 +510,7 @@ def triangle(A: Array) -> Array:
 
 
 def _triangle(A: Array) -> Array:
-    if isinstance(A, np.ndarray):
-        return np.linalg.qr(A, mode="r")
-    return (
-        namespace(A).linalg.qr(A, mode="r")[1] if array_api_compat.is_torch_array(A) else namespace(A).linalg.qr(A)[1]
-    )
+    return np.linalg.qr(A, mode="r") if isinstance(A, np.ndarray) else namespace(A).linalg.qr(A)[1]
 
 
 @dataclass(frozen=True)
@@ -716,20 +623,19 @@ def moved(X: Array, origin: Array, whose: str, memory: MemoryLimit | None = None
     """Rows minus the origin; raises if a column overflows."""
     if is_dask_array(X):
         return X - origin[None, :]  # not computed yet: a chunk that overflows shows when the kernel is evaluated
-    xp = namespace(X)
     moved = tall_empty(X.shape, X, memory)
 
-    def part_moved(rows: slice) -> Array:
+    def written(rows: slice) -> bool:
         with quiet():
             moved[rows, :] = X[rows, :] - origin[None, :]
-        return xp.astype(~xp.all(xp.isfinite(moved[rows, :]), axis=0), xp.int64)
+        return bool(namespace(X).all(namespace(X).isfinite(moved[rows, :])))
 
-    beyond = sum(in_order(part_moved, groups(X.shape[0], X), X))
-    if bool(xp.any(beyond > 0)):
-        column = int(xp.argmax(xp.astype(beyond > 0, xp.int64)))
+    if not all([*in_order(written, groups(X.shape[0], X), X)]):
+        xp = namespace(X)
+        column = 1 + [bool(xp.all(xp.isfinite(moved[:, j]))) for j in range(X.shape[1])].index(False)
         raise InputError(
-            f"{whose}: the numbers of its column {column + 1} are too large to compute their mean in "
-            f"{dtype_name(X)}; scale the column down"
+            f"{whose}: the numbers of its column {column} are too large to compute their mean in {dtype_name(X)}; "
+            "scale the column down"
         )
     return moved
 

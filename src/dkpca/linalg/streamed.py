@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dkpca.errors import ConvergenceError
-from dkpca.linalg.arrays import Array, like, namespace, random_normal, solver_error, to_numpy
+from dkpca.linalg.arrays import Array, like, namespace, solver_error, to_numpy
 from dkpca.linalg.dense import Dense
 from dkpca.linalg.eigenpairs import (
     NEARBY,
@@ -105,7 +105,7 @@ class LowPrecision:
     @classmethod
     def of(cls, gram: Gram, start: Array, seed: int) -> "LowPrecision":
         """Pass over the matrix as often as a search for missed pairs does."""
-        random = random_normal((gram.n, COLUMNS), [seed, gram.n], gram.reference)
+        random = like(np.random.default_rng([seed, gram.n]).standard_normal((gram.n, COLUMNS)), gram.reference)
         block = orthonormal(beside(like(start, gram.reference), random))
         return cls(gram, ritz(*_krylov(gram, block, block[:, :0], STEPS)))
 

@@ -6,7 +6,7 @@ moves the Gram matrix by about as much. In the other precisions the rank decides
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from dkpca import wire
@@ -48,10 +48,11 @@ class Candidate:
     pairs: Eigenpairs
     trace_left_out: float
     trace_rounding: float  # what arithmetic may have done to it
-    message: Callable[..., Summary]
+    message: Callable[..., Summary]  # a summary, given the factor and its five numbers
     table: Array  # (n_samples, n_features), measured from the kernel's origin
     fineness: float  # rung of its cut, or its rank
     device: str | None = None  # where to compute
+    measured: dict[int, Measurement] = field(default_factory=dict)  # by the number of known rows
 
     @cached_property
     def summary(self) -> Summary:
@@ -81,13 +82,9 @@ class Candidate:
         """What somebody who knows so many rows recovers of the others from the message."""
         if on_workers(self.table):
             raise InputError("recovery is measured on all rows, which here stay on workers of a cluster; gather them")
-        if known_rows not in self._recovered:
-            self._recovered[known_rows] = measure(self.summary, self.table, known_rows=known_rows)
-        return self._recovered[known_rows]
-
-    @cached_property
-    def _recovered(self) -> dict[int, Measurement]:
-        return {}
+        if known_rows not in self.measured:
+            self.measured[known_rows] = measure(self.summary, self.table, known_rows=known_rows)
+        return self.measured[known_rows]
 
 
 @dataclass(kw_only=True)
@@ -161,16 +158,11 @@ class Candidates:
         """Count the eigenvalues that are more than rounding."""
         return int((values > rounding_of(self.gram.n, values)).sum())
 
-    def _at_least(self, k: int) -> Eigenpairs:
-        """So many pairs, or those already known."""
-        if self.pairs is None or self.pairs.values.shape[0] < k:
-            self.pairs = self.eigenpairs(k)
-        return self.pairs
-
     def _candidate(self, rank: int, cut: float) -> Candidate:
-        pairs = self._at_least(rank)
+        if self.pairs is None or self.pairs.values.shape[0] < rank:
+            self.pairs = self.eigenpairs(rank)
         # A = V sqrt(lambda) of the chosen rank, rounded as it travels, and what that leaves out of the trace.
-        pairs = pairs.head(max(1, min(rank, pairs.numerical_rank())))
+        pairs = self.pairs.head(max(1, min(rank, self.pairs.numerical_rank())))
         if self.turn is None:  # V as it is; sqrt(lambda) is multiplied in where rows are looked at
             roots = namespace(pairs.values).sqrt(pairs.values)
             factor: Factor = Tall(Rounded(pairs.vectors), dtype_name(pairs.vectors), roots)
@@ -196,10 +188,7 @@ class Candidates:
 
 
 def first_look(rule: RankRule, most: int, n_samples: int) -> tuple[int, Enough] | None:
-    """Return how many eigenpairs a rule begins with, and how many are enough once all eigenvalues are known.
-
-    None: the rule is measured on messages, which ask for theirs.
-    """
+    """How many eigenpairs a rule begins with, and how many are enough once all are known; None if it is measured."""
     need = next((part for part in rule.parts() if not part.limits), None)
     if need is None or need.measured():
         return None
@@ -215,37 +204,30 @@ def choose_rank(candidates: Candidates, rule: RankRule) -> tuple[Candidate, str]
     """Return the message that the rules ask for, and which of them decided: no limit is passed to meet a need."""
     # The finest of what is needed, and then the coarsest of what is allowed: limits win.
     chosen, decided = None, ""
-    needs = [part for part in rule.parts() if not part.limits]
-    for need in needs:
-        candidate = candidates.coarsest(need.met_by) if need.measured() else candidates.by_rule(need)
-        if candidate is None:
-            raise InputError(_impossible(need, "finest", candidates.at(candidates.last)))
-        if chosen is None or candidate.fineness > chosen.fineness:
-            chosen, decided = candidate, repr(need)
-    for limit in (part for part in rule.parts() if part.limits):
-        if not limit.measured():
-            candidate = candidates.by_rule(limit)
-        elif chosen is not None and limit.met_by(chosen):
+    for part in sorted(rule.parts(), key=lambda part: part.limits):
+        if not part.measured():
+            candidate = candidates.by_rule(part)
+        elif not part.limits:
+            candidate = candidates.coarsest(part.met_by)
+        elif chosen is not None and part.met_by(chosen):
             continue
         else:
-            candidate = candidates.finest(limit.met_by, math.inf if chosen is None else chosen.fineness)
+            candidate = candidates.finest(part.met_by, math.inf if chosen is None else chosen.fineness)
         if candidate is None:
-            raise InputError(_impossible(limit, "coarsest", candidates.at(0)))
-        if chosen is None or candidate.fineness < chosen.fineness:
-            chosen, decided = candidate, repr(limit)
+            raise InputError(f"{part!r} cannot be met in {candidates.precision}; ask for something else")
+        if chosen is None or (-1 if part.limits else 1) * (candidate.fineness - chosen.fineness) > 0:
+            chosen, decided = candidate, repr(part)
     assert chosen is not None
-    missed = [f"{need!r} is not met" for need in needs if need.measured() and not need.met_by(chosen)]
-    return chosen, "; ".join([decided, *missed])
+    needs = [part for part in rule.parts() if part.measured() and not part.limits]
+    return chosen, "; ".join([decided, *(f"{need!r} is not met" for need in needs if not need.met_by(chosen))])
 
 
 def _last(
     meets: Callable[[Candidate], bool], at: Callable[[int], Candidate], start: int, end: int
 ) -> Candidate | None:
-    """Return the last message, of numbers 0 to `end`, that meets a condition met by all before it: by bisection.
-
-    It goes from `start` in growing strides until it has passed the last one, since finer messages take longer.
-    """
-    # Strides of 16, 32, 64, ... until one message meets the condition and a finer one does not; then bisection.
+    """Return the last message, of numbers 0 to `end`, that meets a condition met by all before it."""
+    # Strides of 16, 32, 64, ... from `start`, since finer messages take longer, until one message meets the condition
+    # and a finer one does not; then bisection.
     low, high, number, stride, found = -1, end + 1, min(start, end), RUNGS, None
     while high - low > 1:
         candidate = at(number)
@@ -259,12 +241,3 @@ def _last(
             number = min(end, low + stride) if low >= 0 else max(0, high - stride)
             stride *= 2
     return found
-
-
-def _impossible(rule: RankRule, which: str, candidate: Candidate) -> str:
-    summary = candidate.summary
-    return (
-        f"{rule!r} cannot be met in {summary.factor.precision}; the {which} message there is has "
-        f"rank {summary.rank}, {candidate.size()} bytes and an error of {candidate.error():.3g}: ask for something "
-        "else, or for another precision"
-    )

@@ -126,13 +126,11 @@ class OwnColumns:
 def own_columns(path: Path, how: Reading, names: Sequence[str], scores: Matrix) -> OwnColumns:
     """Correlate every column of a table with every component."""
     table = reading.read(path, how)
-    row_of = dict(enumerate(table.rows(names)))
-    samples = [sample for sample, row in row_of.items() if row is not None]
-    rows = [row for row in row_of.values() if row is not None]
+    rows = {sample: row for sample, row in enumerate(table.rows(names)) if row is not None}
     if len(rows) < 3:
         raise InputError(f"{path}: {len(rows)} of its ids are samples of the result; correlations need at least 3")
-    components, found, left_out = StandardScaler().fit_transform(scores[samples]), dict[str, Any](), list[str]()
-    for values in table.frame[rows].iter_columns():
+    components, found, left_out = StandardScaler().fit_transform(scores[[*rows]]), dict[str, Any](), list[str]()
+    for values in table.frame[list(rows.values())].iter_columns():
         varying = {label: z for label, numbers in _as_numbers(values) if (z := _standardized(numbers)) is not None}
         found |= varying
         left_out += [] if varying else [values.name]

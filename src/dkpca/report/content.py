@@ -22,15 +22,7 @@ from dkpca.fusion.scoring import party_shares
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import to_numpy
 from dkpca.messages import Count, Line, Scores, Share
-from dkpca.report.columns import (
-    NONE,
-    LabelColumn,
-    LabelTable,
-    OwnColumns,
-    category_column,
-    own_columns,
-    read_labels,
-)
+from dkpca.report.columns import NONE, LabelColumn, LabelTable, OwnColumns, category_column, own_columns, read_labels
 from dkpca.store import files, runs, storage
 from dkpca.store.runs import RESULT, Run
 from dkpca.tables import reading
@@ -99,10 +91,15 @@ def _study_settings(path: Path) -> dict[str, Any]:
     stated = storage.read_json(path)
     if not isinstance(stated, dict) or "plan" not in stated:
         return {}
+    return stated | _checked(path, DERIVED, {name: stated.get(name) for name in DERIVED})
+
+
+def _checked(path: Path, kinds: Mapping[str, Any], stated: Any) -> dict[str, Any]:
+    """Refuse entries of a JSON file that are of other kinds."""
     try:
-        return stated | codec.values(DERIVED, {name: stated.get(name) for name in DERIVED}, what=str(path))
+        return codec.values(kinds, stated, what=str(path))
     except WireError as error:
-        raise InputError(f"{error}; repeat 'dkpca study run'") from error
+        raise InputError(f"{error}; get the file again") from error
 
 
 def read_new(path: Path, fitted: Source) -> Source:
@@ -159,29 +156,23 @@ def _message(path: Path) -> Source:
 
 
 def _embedding(path: Path) -> Source:
-    if "sample" not in reading.column_names(path, reading.OURS):
+    names = reading.column_names(path, reading.OURS)
+    columns = [name for name in names if COMPONENT.fullmatch(name)]
+    if "sample" not in names or not columns:
         raise InputError(f"{path}: is a table, but not an embedding; give a result, and your own table with --table")
     table = reading.read(path, Reading("sample", dialect=reading.OURS))
-    columns = [name for name in table.frame.columns if COMPONENT.fullmatch(name)]
-    if not columns:
-        raise InputError(f"{path}: has no column 'component_1'; give an embedding as 'dkpca fuse' writes it")
     scores = table.frame.select(pl.col(columns).cast(pl.Float64)).to_numpy()
     if not np.isfinite(scores).all():
         raise InputError(f"{path}: a score is missing or infinite; get the file again")
     marks: dict[str, Any] = {
-        name: table.frame[name].cast(pl.String).is_in(["true", "1", "yes"]).to_numpy()
+        name: (table.frame[name].cast(pl.String) == "true").to_numpy()
         for name in ("outside", "completed")
-        if name in table.frame.columns
+        if name in names
     }
-    assert table.ids is not None
     beside = path.parent / CERTIFICATE
     told = storage.read_json(beside) if beside.exists() else {}
-    try:
-        ours = {name: told[name] for name in TOLD if name in told} if isinstance(told, dict) else told
-        known = codec.values(TOLD, ours, what=str(beside))
-    except WireError as error:
-        raise InputError(f"{error}; get the file again") from error
-    return Source(path, table.ids, _matrix(scores), None, told=known, **marks)
+    ours = {name: told[name] for name in TOLD if name in told} if isinstance(told, dict) else told
+    return Source(path, table.ids or (), _matrix(scores), None, told=_checked(beside, TOLD, ours), **marks)
 
 
 def _matrix(scores: Any) -> Matrix:
@@ -302,7 +293,7 @@ def packed_scores(scores: Matrix) -> dict[str, Any]:
 class DrawnSamples:
     """Samples of the page: those of the fit first, then the new ones."""
 
-    rows: Any  # (n_fitted_drawn,) of int, into the source
+    n_fitted: int
     names: Sequence[str]
     scores: Any  # (n_drawn, n_components)
     kinds: Any  # (n_drawn,) of FITTED, NEW, OUTSIDE, COMPLETED, NEW_COMPLETED
@@ -321,7 +312,7 @@ def drawn_samples(content: Content, most: int) -> DrawnSamples:
         scores.append(part.scores)
         kind = np.where(part.outside, OUTSIDE, np.where(part.completed, NEW_COMPLETED, NEW))
         kinds.append(np.broadcast_to(kind, len(part.names)).astype(np.uint8))
-    return DrawnSamples(rows, names, np.vstack(scores), np.concatenate(kinds))
+    return DrawnSamples(len(rows), names, np.vstack(scores), np.concatenate(kinds))
 
 
 def _completed(source: Source) -> Any:
@@ -338,7 +329,7 @@ def packed(content: Content, drawn: DrawnSamples) -> dict[str, Any]:
     columns = [] if content.labels is None else content.labels.columns(drawn.names)
     if content.new:  # which samples were fitted, and which batch the others came in
         batches = [name for source in content.new for name in [f"new: {source.title}"] * len(source.names)]
-        origin = ["of the fit"] * len(drawn.rows) + batches
+        origin = ["of the fit"] * drawn.n_fitted + batches
         columns.append(category_column("fit or new", origin, group="samples"))
     header: dict[str, Any] = {
         "count": len(drawn.names),

@@ -130,7 +130,7 @@ def headline(content: Content) -> str:
 
 def drawn_words(content: Content, drawn: DrawnSamples) -> str:
     """Say which samples the picture has."""
-    n_fitted, n_samples = len(drawn.rows), len(content.source.names)
+    n_fitted, n_samples = drawn.n_fitted, len(content.source.names)
     n_new, hollow = len(drawn.names) - n_fitted, "that not all parties have: hollow"
     some = f"{n_fitted:,} of the {n_samples:,} samples, drawn at random"
     said = (f"All {n_fitted:,} samples" if n_fitted == n_samples else some) + _marked(drawn, {COMPLETED: hollow})
@@ -157,9 +157,8 @@ def sections(content: Content) -> str:
         parts.append(_driving())
     if run is not None:
         parts += [_scree(), _parties(run), _influence(run), _agreement(run), _certificate(run)]
-        parts.append(_settings(_run_settings(run)))
-    elif content.source.told:
-        parts.append(_settings(_study_settings(content.source)))
+    if run is not None or content.source.told:
+        parts.append(_settings(content.source))
     return "\n".join(parts)
 
 
@@ -237,17 +236,19 @@ def _scree() -> str:
 
 
 def _parties(run: Run) -> str:
-    head = ("party", "columns", "rank", "bytes sent", "raw columns", "bytes saved", "of its kernel sent", "influence")
+    head = ("party", "columns", "rank", "sent as", "bytes sent", "raw columns", "bytes saved", "of its kernel sent")
     shares, rows = party_shares(run.model), []
     for j, (name, summary) in enumerate(run.model.summaries.items()):
-        sent, raw = run.settings["parties"][name]["bytes_sent"], summary.bytes_raw
+        known = run.settings["parties"][name]
+        sent, raw = known["bytes_sent"], summary.bytes_raw
         saved = f"{1 - sent / raw:.0%}" if sent <= raw else f"none, sent {sent / raw:.1f} x raw"
         swatch = f'<svg class="swatch" width="11" height="11"><rect class="party-{j % PARTY_COLORS + 1}"/></svg>'
         share = float(shares[name].mean())
         meter = f'<meter min="0" max="1" value="{share:.3f}"></meter> {share:.0%}'
-        cells = (f"{summary.n_features:,}", str(summary.rank), in_bytes(sent), in_bytes(raw), saved)
-        rows.append((swatch + escape(name), (*cells, f"{share_sent(summary):.1%}", meter)))
-    return f'<section id="parties"><h2>The parties</h2>{_table(head, rows)}</section>'
+        size = (f"{summary.n_features:,}", str(summary.rank), known["precision"], in_bytes(sent), in_bytes(raw))
+        rows.append((swatch + escape(name), (*size, saved, f"{share_sent(summary):.1%}", meter)))
+    table = _table([*head, "influence"], rows)
+    return f'<section id="parties"><h2>The parties</h2>{table}</section>'
 
 
 def _influence(run: Run) -> str:
@@ -298,35 +299,18 @@ def _certificate(run: Run) -> str:
     return _section("certificate", "The certificate", note, body)
 
 
-def _settings(rows: Mapping[str, Any]) -> str:
+def _settings(source: Source) -> str:
+    """What the result was made with, in the words of settings.json."""
+    stated: dict[str, Any] = {name: source.told.get(name) for name in ("meaning", "n_parties")}
+    stated |= {"sample_digest": source.digest, **source.settings}
+    kernels = source.settings.get("kernel", {})
+    if source.run is not None:
+        stated, kernels = dict(source.run.settings), source.run.model.kernels
+    rows = {name.replace("_", " "): value for name, value in stated.items() if name != "parties"}
+    rows |= {"kernel": _kernels(kernels)} if kernels else {}
     told = [(escape(key), [escape(_in_words(v))]) for key, v in rows.items() if v not in (None, "", [], {})]
     table = _table([], told, ' class="settings"')
     return f'<section id="settings"><h2>Settings</h2>{table}</section>'
-
-
-def _run_settings(run: Run) -> dict[str, Any]:
-    settings, weights = run.settings, run.model.weights
-    return {
-        "the components are of": run.model.meaning,
-        "law": run.model.law.name,
-        "kernel": _kernels(run.model.kernels),
-        "weights": {name: f"{weight:.4g}" for name, weight in weights.items() if set(weights.values()) != {1.0}},
-        "components": settings["n_components"],
-        "centered": "yes" if settings["center"] else "no",
-        "solver": settings["solver"],
-        "precision on the wire": sorted({known["precision"] for known in settings["parties"].values()}),
-        "samples named by": settings["sample_names"],
-        "fingerprint of the sample ids": settings["sample_digest"],
-        "versions": settings["versions"],
-    }
-
-
-def _study_settings(source: Source) -> dict[str, Any]:
-    """Settings of a study, with the kernels that followed from the data."""
-    told, planned = source.told, {name.replace("_", " "): value for name, value in source.settings.items()}
-    known = {"the components are of": told.get("meaning"), "parties": told.get("n_parties")}
-    known |= {"fingerprint of the sample ids": source.digest, **planned}
-    return known | ({"kernel": _kernels(source.settings["kernel"])} if source.settings else {})
 
 
 def _in_words(value: Any) -> str:

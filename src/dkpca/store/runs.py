@@ -344,7 +344,6 @@ def write_new(
         "outside": outside,
         "summaries": {name: each["summary_id"] for name, each in run.settings["parties"].items()},
         "missing": list(placed.missing),
-        "share_missing": list(placed.share_missing),
         "lacking": lacking,
         "versions": versions(),
     }

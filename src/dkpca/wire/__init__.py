@@ -6,7 +6,7 @@ The header holds the kind of message, its scalar fields and a checksum over thos
 """
 
 from dataclasses import fields, replace
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from dkpca.wire.container import MESSAGE, WIRE_DTYPES, Arrays, Buffer, Header, c
 __all__ = ["decode", "encode"]
 
 VERSION, CODED_VERSION = 1, 2  # the second has coded arrays; a dkpca from before them says that it cannot read it
-KINDS: dict[str, type[Any]] = {cls.__name__.lower(): cls for cls in get_args(Message)}
+KINDS: dict[str, type[Any]] = {cls.__name__.lower(): cls for cls in Message.__subclasses__()}
 MAX_HEADER = 2**18  # bytes; ours are under a kilobyte, but for the positions of up to 5,000 audited samples
 
 

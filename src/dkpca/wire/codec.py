@@ -19,7 +19,7 @@ from dkpca import kernels
 from dkpca import rank as ranks
 from dkpca.errors import InputError, WireError
 from dkpca.kernels import Kernel
-from dkpca.linalg.arrays import fetched
+from dkpca.linalg.arrays import to_numpy
 from dkpca.rank import RankRule
 from dkpca.wire.container import Arrays, Header
 
@@ -41,9 +41,10 @@ def encode(record: Any, *, skip: Collection[str] = ()) -> tuple[Header, Arrays]:
         if field.name in skip:
             continue
         if _is_array(value):
-            arrays[field.name] = np.ascontiguousarray(fetched(value))
+            arrays[field.name] = np.ascontiguousarray(to_numpy(value))
         elif hasattr(value, "to_arrays"):
-            arrays |= {f"{field.name}{end}": np.ascontiguousarray(fetched(a)) for end, a in value.to_arrays().items()}
+            for end, own in value.to_arrays().items():
+                arrays[f"{field.name}{end}"] = np.ascontiguousarray(to_numpy(own))
         elif _is_record(value):
             header[field.name], inside = encode(value)
             arrays |= {f"{field.name}.{name}": array for name, array in inside.items()}
