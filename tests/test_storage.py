@@ -68,4 +68,4 @@ def test_a_ledger_keeps_the_order_of_its_lines_when_the_clock_goes_back(tmp_path
     monkeypatch.setattr(ledger, "datetime", Clock)
     for event in ("first", "second"):
         ledger.append(tmp_path / "ledger.jsonl", event)
-    assert [record["event"] for record in ledger.records(tmp_path / "ledger.jsonl")] == ["first", "second"]
+    assert [record["event"] for record in ledger.followed(tmp_path / "ledger.jsonl")[0]] == ["first", "second"]

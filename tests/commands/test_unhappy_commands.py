@@ -133,14 +133,6 @@ def test_a_party_of_the_run_stays_only_if_it_is_asked_to(fused):
     assert list(fused.ok("fuse", "shop.summary", *without, "--out", "run", "--json").json["parties"]) == ["shop"]
 
 
-def test_a_file_that_is_not_of_the_party_it_is_named_after_is_named_so(summarized):
-    (summarized.path / "shop.summary").rename(summarized.path / "clinic2.summary")
-    files = ("bank.summary", "clinic.summary", "clinic2.summary")
-    error = summarized.refused("fuse", *files, "--roster", "bank,clinic,clinic2", "--out", "run")
-    assert "no summary from ['clinic2']" in error
-    assert "clinic2.summary is from 'shop'" in error
-
-
 def test_fuse_without_any_summary_says_what_to_name(office):
     assert "no summary was given, and none is there; name the parties' summary files" in office.refused(
         "fuse", "--out", "run"
