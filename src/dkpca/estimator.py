@@ -1,8 +1,7 @@
 """`DKPCA`: the whole protocol behind a scikit-learn estimator."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from importlib import import_module
@@ -243,35 +242,22 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """
         settings, compute = self._settings()
         X = scverse.unwrapped(X)
-        with self._as_before_if_it_fails():
-            self._rows_stay, self._training = False, None
-            if _on_cluster(X):
-                here = _cluster().gathered(X, compute.timeout)
-                if here is None:
-                    return self._fit_on_cluster(X, settings, compute, covariates, sample_ids)
-                X, covariates = here, _cluster().in_memory(covariates, compute.timeout)
-            given = inputs.for_fit(self._by_party(X, fitted=False), settings, sample_ids)
-            warn(given.notes)
-            inputs.check_outcome(y, given.ids, given.first)
-            known = _learned(inputs.rows_of_samples(covariates, given.ids, given.first))
-            model, states, shield = in_process.fit(
-                given.tables, settings, compute, places=given.places, covariates=known
-            )
-            states = _with_columns(model, states, given.columns, settings)
-            sources = {name: table for name, table in given.tables.items() if is_source(table)}
-            self._take_over(model, list(given.tables), states, sources, shield, given.ids)
-            self._training = given.tables
+        self.__dict__.pop("model_", None)  # a fit that is refused leaves none, and not one of other columns
+        if _on_cluster(X):
+            here = _cluster().gathered(X, compute.timeout)
+            if here is None:
+                return self._fit_on_cluster(X, settings, compute, covariates, sample_ids)
+            X, covariates = here, _cluster().in_memory(covariates, compute.timeout)
+        given = inputs.for_fit(self._by_party(X, fitted=False), settings, sample_ids)
+        warn(given.notes)
+        inputs.check_outcome(y, given.ids, given.first)
+        known = _learned(inputs.rows_of_samples(covariates, given.ids, given.first))
+        model, states, shield = in_process.fit(given.tables, settings, compute, places=given.places, covariates=known)
+        states = _with_columns(model, states, given.columns, settings)
+        sources = {name: table for name, table in given.tables.items() if is_source(table)}
+        self._take_over(model, list(given.tables), states, sources, shield, given.ids)
+        self._rows_stay, self._training = False, given.tables
         return self
-
-    @contextmanager
-    def _as_before_if_it_fails(self) -> Iterator[None]:
-        """Leave the fit before as it was where this one is refused."""
-        before = dict(vars(self))
-        try:
-            yield
-        except BaseException:
-            self.__dict__ = before
-            raise
 
     def fit_transform(
         self, X: AnyTables, y: object = None, *, covariates: Any = None, sample_ids: Any = None
@@ -687,7 +673,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self.n_features_in_ = model.n_features
         solvers = {name: state.solver for name, state in states.items()}
         self.solvers_ = solvers | {"the center" if "center" in solvers else "center": model.solver}
-        self.kernels_ = {name: self._kernel_of(name) for name in names}
+        summed = shield.protect == "sums"  # then the parties' own kernels lack the width, which is of all
+        self.kernels_ = {name: model.kernel if summed else states[name].kernel for name in names}
         self.gammas_ = {name: getattr(kernel, "gamma", None) for name, kernel in self.kernels_.items()}
         self.kernel_ = _same(self.kernels_)
         self.gamma_ = _same(self.gammas_)
@@ -697,30 +684,23 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self.eigenvalues_ = model.eigenvalues
         self.explained_variance_ratio_ = model.explained_variance_ratio
         self.certificate_ = model.certificate
-        self.ledger_ = [self._ledger_entry(name) for name in names]
+        self.ledger_ = [self._ledger_entry(name, states[name]) for name in names]
         rows = np.arange(model.n_samples)
         self.sample_ids_ = rows if ids is None else np.fromiter(ids, dtype=object, count=len(ids))
         return self
 
-    def _kernel_of(self, name: str) -> Kernel:
-        """A party's kernel: from its own state in a blind fit, the joint one under protect='sums'."""
-        if self._shield.protect == "blind":
-            return self._states[name].kernel
-        kernel: Kernel = self.model_.kernel if self._shield.protect == "sums" else self.model_.kernels[name]
-        return kernel
-
-    def _ledger_entry(self, name: str) -> LedgerEntry:
-        state = self._states.get(name)
-        if self._shield.protect == "sums" and state is not None:
+    def _ledger_entry(self, name: str, state: State) -> LedgerEntry:
+        if self._shield.protect == "sums":
             n_features, n_samples = len(state.origin), self.model_.n_samples
             return LedgerEntry(name, n_features, 0, self._shield.sent[name], 8 * n_samples * n_features, "masked sum")
-        sent, decided = self.model_.received[name], "" if state is None else state.decided
-        return LedgerEntry(name, sent.n_features, sent.rank, wire.size(sent), sent.bytes_raw, decided)
+        sent = self.model_.received[name]
+        return LedgerEntry(name, sent.n_features, sent.rank, wire.size(sent), sent.bytes_raw, state.decided)
 
     def _given_new(self, X: AnyTables, sample_ids: Any, *, every: str = "", of_fit: bool = False) -> PartyTables:
         """Tables of new samples, or once more those of the fit; `every` names what needs all of all parties."""
         tables = self._by_party(X, fitted=True)
-        self._check_states(list(tables))
+        if not set(tables) <= set(self.party_names_):
+            raise InputError(f"the fit had the parties {self.party_names_}; these samples are from {list(tables)}")
         given = inputs.for_new_samples(tables, self._states, sample_ids, self.lacking, of_fit=of_fit)
         warn(given.notes)
         absent = sorted(set(self.party_names_) - set(given.tables))
@@ -742,20 +722,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             X = inputs.one_table(X, least=1 if fitted else 2)
             validate_data(self, X, reset=not fitted, skip_check_array=True)
         return inputs.cut(X, self.parties)
-
-    def _check_states(self, names: list[str]) -> None:
-        """Raise unless the samples are from the parties of the fit, and their states are here."""
-        strangers = sorted(set(names) - set(self.party_names_))
-        if strangers:
-            raise InputError(
-                f"the fit had the parties {self.party_names_}, but these samples are from {names}; use the same names"
-            )
-        absent = sorted(set(names) - set(self._states))
-        if absent:
-            raise InputError(
-                f"the private states of {absent} are not available here; place new samples with dkpca.extend at "
-                "each party and dkpca.project at the center"
-            )
 
     def _check_unprotected(self, method: str) -> None:
         """Refuse methods that need each party's factor, or its columns together with all scores."""
