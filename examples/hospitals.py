@@ -56,9 +56,7 @@ def _clinic(ids: Sequence[str], pressure: np.ndarray, rng: np.random.Generator) 
 
 
 def _laboratory(ids: Sequence[str], sugar: np.ndarray, rng: np.random.Generator) -> Iterable[list[object]]:
-    """A sheet with a title above its header."""
-    yield ["Laboratory results 2024"]
-    yield []
+    """A sheet of a workbook."""
     yield ["PatientID", "Glucose", "HbA1c", "Cholesterol"]
     for i in _some(rng, 0.85):
         long_term = round(5.4 + 0.8 * sugar[i] + 0.2 * rng.normal(), 2)

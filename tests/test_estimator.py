@@ -201,7 +201,7 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("table", "words"),
         [
-            (frame_with(np.nan), r"party 'bank': 1 column contains NaN: 4 \(1 of 30 rows\)"),
+            (frame_with(np.nan), r"party 'bank': 1 column contains NaN: 4;"),
             (frame_with(np.inf), "party 'bank': Input contains infinity"),
             (DIGITS[:30] + 1j, "party 'bank': Complex data not supported"),
             (DIGITS[:29], "parties have different numbers of rows {'airline': 30, 'bank': 29}"),
@@ -273,7 +273,7 @@ class TestErrors:
             ({"parties": 65}, "parties is 65, but there are 64 columns"),
             (
                 {"parties": [[0], [1]]},
-                "every column exactly once, but not 2, 3, 4, 5, 6 and 57 more",
+                "every column exactly once, but not 2, 3, 4, 5, 6, 7, 8, 9 and 54 more",
             ),
             (
                 {"parties": [list(range(64)), []]},
@@ -303,11 +303,11 @@ class TestErrors:
             (DIGITS[0], "Expected 2D array, got 1D array"),
             (DIGITS[:1], "minimum of 2 is required"),
             (DIGITS[:30] + 1j, "Complex data not supported"),
-            (np.array([["a", "b"], ["c", "d"]]), "2 columns of text or categories: 0, 1; convert numbers"),
+            (np.array([["a", "b"], ["c", "d"]]), "2 columns of text or categories: 0, 1; make numbers"),
             (np.array([[{}, 1], [2, 3]], dtype=object), "must be a string or a real number"),
             (None, "X: this table cannot be used: it is None; pass an array or a DataFrame"),
             ([], r"X: this table cannot be used: it is \[\]; pass"),
-            ("a.npy", "it is 'a.npy'; pass an array or .*, or a path by party, such as {'bank': 'bank.csv'}"),
+            ("a.npy", r"it is a path; pass an array or a DataFrame, such as np.load\(path, mmap_mode='r'\)"),
             (pl.LazyFrame({"a": [1.0, 2.0, 3.0]}), r"it is a lazy table; pass table.collect\(\)"),
         ],
         ids=lambda v: v if isinstance(v, str) else "",

@@ -12,6 +12,7 @@ import pytest
 
 from dkpca import DKPCA
 from dkpca.errors import DKPCAError, InputError, TooLateError
+from dkpca.exchange import in_process
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::dkpca.errors.DataWarning"),  # the tables are small
@@ -113,35 +114,39 @@ def test_a_parameter_is_used_or_refused(name, mode):
         assert seen(changed) != seen_before(mode, *case.beside.items())
 
 
-def recording(threads, table):
-    """A table that a worker opens, and that notes who did."""
+@pytest.fixture
+def before_answers(monkeypatch):
+    """What every party does in its worker before it answers: a list of functions without arguments."""
+    hooks, answer = [], in_process.answer
 
-    def opened():
-        threads.add(threading.get_ident())
-        return table
+    def answered(party, question):
+        for hook in hooks:
+            hook()
+        return answer(party, question)
 
-    return opened
+    monkeypatch.setattr(in_process, "answer", answered)
+    return hooks
 
 
 @pytest.mark.parametrize("mode", ["open", "sums", "blind"])
 class TestWhereAndWhen:
-    def test_jobs_are_spread_over_workers_at_fit_and_transform(self, mode):
-        fitted: set[int] = set()
-        placed: set[int] = set()
+    def test_jobs_are_spread_over_workers_at_fit_and_transform(self, mode, before_answers):
         model = DKPCA(2, gamma=0.05, n_jobs=2, **MODES[mode])
+        fitted, placed = set[int](), set[int]()
         with joblib.parallel_config("threading"):
-            DKPCA(**model.get_params()).fit({name: recording(fitted, table) for name, table in TABLES.items()})
-            model.fit(TABLES).transform({name: recording(placed, table) for name, table in NEW.items()})
+            for threads, work in ((fitted, lambda: model.fit(TABLES)), (placed, lambda: model.transform(NEW))):
+                before_answers[:] = [lambda threads=threads: threads.add(threading.get_ident())]
+                work()
         assert fitted - {threading.get_ident()}
         assert placed - {threading.get_ident()}
 
-    def test_an_answer_that_is_too_late_is_not_waited_for(self, mode):
-        late = threading.Event()
-        tables = {"a": lambda: late.wait(30) and TABLES["a"], "b": lambda: TABLES["b"]}
+    def test_an_answer_that_is_too_late_is_not_waited_for(self, mode, before_answers):
+        late, here = threading.Event(), threading.get_ident()
+        before_answers.append(lambda: threading.get_ident() == here or late.wait(30))
         model = DKPCA(2, gamma=0.05, n_jobs=2, timeout=0.01, **MODES[mode])
         try:
             with joblib.parallel_config("threading"), pytest.raises(TooLateError, match="no answer within 0.01 s"):
-                model.fit(tables)
+                model.fit(TABLES)
         finally:
             late.set()
 

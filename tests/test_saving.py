@@ -281,17 +281,7 @@ class TestEstimator:
         np.testing.assert_allclose(again.fit(frame).eigenvalues_, model.eigenvalues_)
         assert again.party_names_ == model.party_names_
 
-    def test_tables_in_files_are_opened_again(self, tmp_path):
-        for party, X in HALVES.items():
-            np.save(tmp_path / f"{party}.npy", X)
-        model = DKPCA(3).fit({party: tmp_path / f"{party}.npy" for party in HALVES})
-        model.save(tmp_path / "model")
-        again = DKPCA.load(tmp_path / "model")
-        np.testing.assert_allclose(again.transform(HALVES), model.transform(HALVES), atol=1e-12)
-
     def test_what_has_no_place_in_a_file_is_named(self, tmp_path):
-        with pytest.raises(InputError, match=r"the tables of \['left'\] came from functions, which cannot be saved"):
-            DKPCA(3).fit(HALVES | {"left": lambda: HALVES["left"]}).save(tmp_path / "model")
         with pytest.raises(InputError, match="the rank rule .* can be neither sent nor saved; use one of"):
             DKPCA(3, rank=Own()).fit(HALVES).save(tmp_path / "model")
         with pytest.raises(InputError, match=r"Dense\(.*\) cannot be written to a file or sent; give its name"):

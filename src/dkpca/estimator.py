@@ -31,7 +31,7 @@ from dkpca.party.summaries import about_columns
 from dkpca.rank import RankRule
 from dkpca.settings import PARTIES, Compute, Fit, check_value, whole
 from dkpca.tables import inputs, scverse
-from dkpca.tables.inputs import InFile, PartyTables, Source, as_precise_as, is_source, opened
+from dkpca.tables.inputs import PartyTables, as_precise_as
 
 Columns = Sequence[int | str]  # positions or names
 AnyTables = Any  # one table, a list of tables, or a mapping from party to table
@@ -225,11 +225,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         ----------
         X : mapping of party to table, list of tables, or one table
             Arrays or DataFrames. The index of a DataFrame identifies its samples, which are put in the order of the
-            first table; rows of arrays match by position. In a mapping or list a table may also be a path (to a table
-            of numbers: `.npy`, Parquet, a folder of Parquet files, Arrow, CSV or Excel) or a function of no arguments
-            that returns a table: the worker that computes for the party opens it, and its rows stay there. Beyond
-            20,000 rows, chunks of Dask arrays and DataFrames stay on their workers, and the results are Dask arrays.
-            The modalities of a MuData are parties; an AnnData is a table, with the names of its observations.
+            first table; rows of arrays match by position. Beyond 20,000 rows, chunks of Dask arrays and DataFrames
+            stay on their workers, and the results are Dask arrays. The modalities of a MuData are parties; an AnnData
+            is a table, with the names of its observations and variables.
         y : array or Series, optional
             Does not affect the fit. If the fit drops, adds or reorders rows, `y` must be a Series whose index is
             `sample_ids_`.
@@ -254,8 +252,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         known = _learned(inputs.rows_of_samples(covariates, given.ids, given.first))
         model, states, shield = in_process.fit(given.tables, settings, compute, places=given.places, covariates=known)
         states = _with_columns(model, states, given.columns, settings)
-        sources = {name: table for name, table in given.tables.items() if is_source(table)}
-        self._take_over(model, list(given.tables), states, sources, shield, given.ids)
+        self._take_over(model, list(given.tables), states, shield, given.ids)
         self._rows_stay, self._training = False, given.tables
         return self
 
@@ -328,7 +325,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
 
     def _asked(self, protocol: Any, tables: Mapping[str, Any], run: str = "") -> Any:
         settings, compute = self._settings()
-        return in_process.asked(protocol, tables, self._states, settings, compute, run=run, sources=self._sources)
+        return in_process.asked(protocol, tables, self._states, settings, compute, run=run, new=True)
 
     def _check_covariates(self, covariates: Any) -> None:
         known = self.model_.covariates
@@ -366,7 +363,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self._check_covariates(covariates)
         given = self._given_new(X, sample_ids, every="score")
         tables = given.tables
-        diagonals = {name: core.self_values(self._states[name], self._opened(name, tables[name])) for name in tables}
+        diagonals = {name: core.self_values(self._states[name], table) for name, table in tables.items()}
         covariates = inputs.rows_of_samples(covariates, given.ids, given.first)
         return scoring.captured_share(self.model_, self._rows_of(tables), diagonals, covariates)
 
@@ -402,7 +399,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             known = _learned(cluster.in_order_of_rows(covariates, X, compute.timeout))
             model, states, shield = in_process.fit(tables, replace(settings, audit=None), here, covariates=known)
         states = _with_columns(model, states, cluster.columns_of(X, self.parties), settings)
-        self._take_over(model, list(tables), states, {}, shield)
+        self._take_over(model, list(tables), states, shield)
         self._rows_stay, self._training = True, tables
         return self if settings.audit is None else self.run_audit(settings.audit)
 
@@ -501,8 +498,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self._check_unprotected(method)
         if self._rows_stay or self.model_.lacking is not None:
             raise InputError(f"{method} needs all rows of every party; fit without Dask, and with lacking='drop'")
-        tables = self._tables_of_fit(method, X, sample_ids)
-        return {name: self._opened(name, table) for name, table in tables.items()}
+        return self._tables_of_fit(method, X, sample_ids)
 
     def _tables_of_fit(self, method: str, X: AnyTables, sample_ids: Any) -> Mapping[str, Any]:
         if X is None and self._training is None:
@@ -512,7 +508,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         given = self._given_new(X, sample_ids, every=method, of_fit=True)
         known = (() if labels is None else labels for labels in (self._ids, given.ids))
         fitted, ids = ([*map(str, labels)] for labels in known)  # saved ones may be text
-        rows = [table.shape[0] for table in given.tables.values() if not is_source(table)]
+        rows = [table.shape[0] for table in given.tables.values()]
         if (fitted and ids and fitted != ids) or any(count != self.model_.n_samples for count in rows):
             raise InputError(f"{method}: X needs the samples of the fit in their order; arrange them by sample_ids_")
         return given.tables
@@ -594,10 +590,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if self._rows_stay:
             _cluster().here(self).save(path)
             return
-        paths = {name: str(source.path) for name, source in self._sources.items() if isinstance(source, InFile)}
-        functions = sorted(set(self._sources) - set(paths))
-        if functions:
-            raise InputError(f"the tables of {functions} came from functions, which cannot be saved; fit from files")
         files = import_module("dkpca.store.files")
         files.write_estimator(
             Path(path),
@@ -605,7 +597,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
                 parameters=self.get_params(deep=False),
                 party_names=tuple(self.party_names_),
                 feature_names=tuple(getattr(self, "feature_names_in_", ())),
-                sources=paths,
                 model=self.model_,
                 states=self._states,
                 shield=self._shield,
@@ -626,10 +617,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         estimator = cls(**saved.parameters)
         if saved.feature_names:
             estimator.feature_names_in_ = np.array(saved.feature_names, dtype=object)
-        sources = {name: InFile(name, Path(source)) for name, source in saved.sources.items()}
-        return estimator._take_over(
-            saved.model, list(saved.party_names), saved.states, sources, saved.shield, saved.ids
-        )
+        return estimator._take_over(saved.model, list(saved.party_names), saved.states, saved.shield, saved.ids)
 
     def __sklearn_is_fitted__(self) -> bool:
         return "model_" in vars(self)
@@ -662,12 +650,11 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         model: Any,
         names: list[str],
         states: Mapping[str, State],
-        sources: Mapping[str, Source],
         shield: Shield,
         ids: Sequence[Any] | None = None,
     ) -> Self:
         """Set the fitted attributes from a fit or from a file."""
-        self._states, self._sources, self._shield, self._ids = dict(states), dict(sources), shield, ids
+        self._states, self._shield, self._ids = dict(states), shield, ids
         self.model_ = model
         self.party_names_ = names
         self.n_features_in_ = model.n_features
@@ -727,10 +714,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """Refuse methods that need each party's factor, or its columns together with all scores."""
         if self._shield.protect != "none":
             raise InputError(f"{method} is for fits with protect='none', but this one has {self._shield.protect!r}")
-
-    def _opened(self, name: str, table: Any) -> Array:
-        """A party's table; opened first if it was given as a path or a function."""
-        return opened(name, table, columns_are=self._states[name].kernel.columns_are)
 
     def _labeled(self, scores: Array, ids: Sequence[Any] | None) -> Any:
         """Scores with the labels of their rows, where a DataFrame is asked for; scikit-learn names the columns."""

@@ -353,8 +353,9 @@ class Scores(Message):
     captured_share_at_least: Share  # of the variance of the true kernel, certified
     optimality_at_least: Share  # of what the best components would capture, certified
     meaning: Line = ""  # what the fused matrix is a kernel of, in words
-    row_means: Rounded | None = None  # (n_samples, 1): of the fused matrix L before centering, if agreed
-    residual: NotNegative = 0.0  # |H L V - V Lambda| of the components, with row means
+    # Of studies of 0.2, only read: (n_samples, 1), of the fused matrix before centering, and |H L V - V Lambda|.
+    row_means: Rounded | None = None
+    residual: NotNegative = 0.0
 
     def __post_init__(self) -> None:
         if self.row_means is not None and self.row_means.shape != (self.scores.shape[0], 1):

@@ -29,10 +29,8 @@ PROTECTIONS = ("none", "sums", "blind")
 LACKING = ("drop", "mean", "complete")
 GUESS = 10  # number of components assumed by the parties if it depends on the spectrum
 RecordT = TypeVar("RecordT")
-Allowed = tuple[Callable[[Any], bool], str]  # the check of a value, and the allowed values in words
-
-
 Check = Callable[[Any], bool]
+Allowed = tuple[Check, str]  # the check of a value, and the allowed values in words
 
 
 def whole(least: float = -math.inf, most: float = math.inf) -> Check:
@@ -41,9 +39,7 @@ def whole(least: float = -math.inf, most: float = math.inf) -> Check:
 
 def _real(valid: Check) -> Check:
     """Return a check for finite numbers that are valid."""
-    return lambda value: (
-        isinstance(value, Real) and not _is_flag(value) and math.isfinite(value) and valid(float(value))
-    )
+    return lambda value: isinstance(value, Real) and not _is_flag(value) and math.isfinite(value) and valid(value)
 
 
 POSITIVE = _real(lambda number: number > 0.0)
@@ -251,8 +247,7 @@ class Fit:
 
     def families(self) -> list[Kernel | type[Kernel]]:
         """Return all requested kernels, or their classes."""
-        asked = self.kernel.values() if isinstance(self.kernel, dict) else [self.kernel]
-        return [kernel if isinstance(kernel, Kernel) else kernels.family(kernel) for kernel in asked]
+        return [self.family_of(party) for party in (self.kernel if isinstance(self.kernel, dict) else ("",))]
 
 
 @dataclass(frozen=True)
@@ -291,10 +286,7 @@ class Compute:
         for name in ("device", "max_memory"):
             value = getattr(self, name)
             if fit.protect != "none" and value is not None:
-                raise InputError(
-                    f"{name}={value!r} is for fits with protect='none'; protect={fit.protect!r} computes in memory "
-                    "on the CPU; leave one of them out"
-                )
+                raise InputError(f"{name}={value!r} is for fits with protect='none'; leave it or protect= out")
 
 
 def check_value(name: str, value: Any, check: Allowed) -> Any:
@@ -333,46 +325,47 @@ def _plain(value: Any) -> Any:
 
 def _check_together(fit: Fit) -> None:
     """Refuse settings that exclude each other."""
-    if fit.projection == "exact" and fit.weights is not None:
+    protect, exact = fit.protect, fit.projection == "exact"
+    if exact and fit.weights is not None:
         raise InputError(
             "projection='exact' needs one kernel of the joined table, and weights give each party its own; use "
             "projection='extend', or leave weights out"
         )
-    if fit.lacking in ("mean", "complete") and (fit.audit is not None or fit.projection == "exact"):
+    if fit.lacking in ("mean", "complete") and (fit.audit is not None or exact):
         what = "projection='exact'" if fit.audit is None else f"audit={fit.audit}"
         raise InputError(
-            f"lacking={fit.lacking!r} replaces the rows that a party lacks, but {what} needs the true "
-            "ones; use lacking='drop', or leave one of them out"
+            f"lacking={fit.lacking!r} replaces the rows that a party lacks, but {what} needs the true ones; use "
+            "lacking='drop', or leave one of them out"
         )
-    if fit.protect == "none":
+    if protect == "none":
         return
     if fit.audit is not None:
         raise InputError(
             f"audit={fit.audit} makes every party send true, unprotected rows of its kernel matrix, which "
-            f"protect={fit.protect!r} is meant to avoid; leave one of them out"
+            f"protect={protect!r} is meant to avoid; leave one of them out"
         )
-    if fit.projection != "extend":
-        raise InputError(f"protect={fit.protect!r} places new samples in its own way; use projection='extend'")
+    if exact:
+        raise InputError(f"protect={protect!r} places new samples in its own way; use projection='extend'")
     if fit.lacking == "complete":
         raise InputError(
-            f"lacking='complete' regresses a party's rows on those of the others, and under protect={fit.protect!r} "
+            f"lacking='complete' regresses a party's rows on those of the others, and under protect={protect!r} "
             "the center sees no party's rows; use lacking='drop'"
         )
-    if fit.protect == "sums" and fit.lacking == "mean":
+    if protect == "blind":
+        if any(isinstance(part, rank.Recovery) for part in fit.rank_rule.parts()):
+            raise InputError(
+                "a recovery limit on the rank has no effect with protect='blind': the message shows no rows; reduce "
+                "n_components, or use protect='none'"
+            )
+        return
+    if fit.lacking == "mean":
         raise InputError(
             "lacking='mean' with protect='sums' would show one party's numbers for each sample that the others lack; "
             "use lacking='drop', or protect='blind'"
         )
-    if fit.protect == "sums" and fit.precision not in ("float32", "float64"):
-        raise InputError(
-            f"protect='sums' adds numbers of 32 bits (precision='float32') or 64 ('float64'), not {fit.precision!r}"
-        )
-    if fit.protect == "blind" and any(isinstance(part, rank.Recovery) for part in fit.rank_rule.parts()):
-        raise InputError(
-            "a recovery limit on the rank has no effect with protect='blind': the message shows no rows, and the "
-            "result does not depend on the rank; reduce n_components, or use protect='none'"
-        )
-    if fit.protect == "sums" and fit.rank != "auto":
+    if fit.precision not in ("float32", "float64"):
+        raise InputError(f"protect='sums' adds numbers of precision='float32' or 'float64', not {fit.precision!r}")
+    if fit.rank != "auto":
         raise InputError("protect='sums' has no rank: it uses the whole sum; leave rank='auto'")
 
 
@@ -384,15 +377,12 @@ def to_toml(record: Any) -> str:
 def from_values(cls: type[RecordT], values: Mapping[str, Any], *, what: str, complete: bool = False) -> RecordT:
     """Build a record from the values of a TOML file."""
     known: dict[str, Field[Any]] = {each.name: each for each in fields(cls)}  # type: ignore[arg-type]
-    needed = {
-        name
-        for name, each in known.items()
-        if complete or (each.default is MISSING and each.default_factory is MISSING)
-    }
-    _refuse(what, "does not know", set(values) - set(known), known)
-    _refuse(what, "lacks", needed - set(values), known)
-    hints = get_type_hints(cls)
+    needed = {name for name, each in known.items() if complete or each.default is each.default_factory is MISSING}
+    for verb, names in (("does not know", set(values) - set(known)), ("lacks", needed - set(values))):
+        if names:
+            raise InputError(f"{what} {verb} {', '.join(sorted(names))}; the settings are {', '.join(known)}")
     # TOML has no null: the word "none" stands for it in fields that may be None.
+    hints = get_type_hints(cls)
     given = {
         name: None if value == "none" and type(None) in get_args(hints[name]) else value
         for name, value in values.items()
@@ -401,8 +391,3 @@ def from_values(cls: type[RecordT], values: Mapping[str, Any], *, what: str, com
         return codec.decode(cls, given, what=what)
     except WireError as error:
         raise InputError(str(error)) from error
-
-
-def _refuse(what: str, verb: str, names: set[str], known: Mapping[str, Any]) -> None:
-    if names:
-        raise InputError(f"{what} {verb} {', '.join(sorted(names))}; the settings are {', '.join(known)}")

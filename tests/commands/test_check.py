@@ -17,7 +17,7 @@ def clinic(tmp_path):
     def number(value):
         return f"{value:.2f}".replace(".", ",")
 
-    lines = ["Patienten-Nr;Alter;Geschlecht;Aufnahme;Fall;Konstant;Leer;CRP;Kalium;Freitext"]
+    lines = ["Patienten-ID;Alter;Geschlecht;Aufnahme;Fall;Konstant;Leer;CRP;Kalium;Freitext"]
     for i in range(n):
         infection = "-999" if i % 10 == 0 else number(abs(rng.normal(5, 2)))
         potassium = number(rng.normal(4, 0.3) * (1e5 if i == 3 else 1))
@@ -31,7 +31,7 @@ def test_everything_about_a_table_is_said_at_once(clinic):
     found = clinic.ok("check", "clinic.csv", "--json").json
     columns = {column["name"]: column for column in found["columns"]}
     remarks = {name: "; ".join(column["remarks"]) for name, column in columns.items()}
-    assert (found["n_rows"], found["id_column"], found["usable"]) == (40, "Patienten-Nr", True)
+    assert (found["n_rows"], found["id_column"], found["usable"]) == (40, "Patienten-ID", True)
     assert "format: separated by semicolons, decimal comma" in found["notes"]
     assert {name: column["kind"] for name, column in columns.items()} == {
         "Alter": "number", "Geschlecht": "text", "Aufnahme": "date", "Fall": "number", "Konstant": "number",
@@ -80,17 +80,15 @@ def test_a_gap_among_codes_is_a_category_and_not_dropped(tmp_path):
     assert (ward["use"], ward["remarks"]) == ("codes", ["10 missing, a category of their own"])
 
 
-def test_a_label_is_not_suggested_for_sending_and_a_date_is_explained(tmp_path):
-    rows = [f"p{i};{50 + i};{'AB'[i % 2]};0{1 + i % 9}.03.2024" for i in range(12)]
-    (tmp_path / "ward.csv").write_text("\n".join(["Patientennr;Alter;Diagnose;Aufnahme", *rows]) + "\n")
+def test_a_date_is_explained(tmp_path):
+    rows = [f"p{i};{50 + i};0{1 + i % 9}.03.2024" for i in range(12)]
+    (tmp_path / "ward.csv").write_text("\n".join(["Patient ID;Alter;Aufnahme", *rows]) + "\n")
     office = Office(tmp_path)
     columns = {column["name"]: column for column in office.ok("check", "ward.csv", "--json").json["columns"]}
-    assert columns["Diagnose"]["use"] == "leave out"
-    assert "color by it (report --labels)" in "; ".join(columns["Diagnose"]["remarks"])
     assert columns["Aufnahme"]["use"] == "leave out"
     assert "--dates number" in "; ".join(columns["Aufnahme"]["remarks"])
     office.ok("check", "ward.csv", "--write", "party.toml")
-    assert 'exclude = ["Diagnose", "Aufnahme"]' in (tmp_path / "party.toml").read_text()
+    assert 'exclude = ["Aufnahme"]' in (tmp_path / "party.toml").read_text()
 
 
 def test_what_it_writes_is_what_summarize_reads(clinic):
@@ -98,7 +96,7 @@ def test_what_it_writes_is_what_summarize_reads(clinic):
     told = clinic.ok("summarize", "party.toml", "--gamma", 0.1, "--out", "clinic.summary", "--json").json
     assert told["party"] == "clinic"
     assert told["n_features"] == 5  # age, two of sex, CRP, potassium
-    by_hand = ("--id", "Patienten-Nr", "--exclude", "Fall,Konstant,Leer,Freitext", "--text", "one-hot")
+    by_hand = ("--id", "Patienten-ID", "--exclude", "Fall,Konstant,Leer,Freitext", "--text", "one-hot")
     clinic.ok("check", "clinic.csv", *by_hand, "--dates", "ignore", "--null-values", "-999", "--write", "other.toml")
     clinic.ok("summarize", "other.toml", "--gamma", 0.1, "--out", "other.summary")
     assert (clinic.path / "clinic.summary").read_bytes() == (clinic.path / "other.summary").read_bytes()
@@ -133,7 +131,7 @@ def test_an_option_wins_over_party_toml(clinic):
 
 
 def test_an_option_about_a_table_is_one_of_check(clinic):
-    said = clinic.refused("summarize", "clinic.csv", "--id", "Patienten-Nr", "--gamma", 0.1, "--out", "c.summary")
+    said = clinic.refused("summarize", "clinic.csv", "--id", "Patienten-ID", "--gamma", 0.1, "--out", "c.summary")
     assert "dkpca check TABLE --write party.toml" in said
 
 
@@ -142,7 +140,7 @@ def test_ids_that_cannot_be_used_are_listed_and_the_exit_code_says_so(tmp_path):
     answer = Office(tmp_path).run("check", "t.csv")
     assert answer.code == 1
     assert "NOT ok: t.csv: no id in column 'id', row 3; give every sample an id" in answer.out
-    assert "NOT ok: t.csv: id '1' in column 'id' occurs in rows [1, 2]; ids must be unique" in answer.out
+    assert "NOT ok: t.csv: ids ['1'] in column 'id', rows [1, 2], are one id; ids must be unique" in answer.out
 
 
 def test_a_table_of_which_nothing_can_be_used_says_so(tmp_path):
@@ -226,7 +224,7 @@ def test_a_table_without_ids_beside_tables_with_ids_is_refused(tmp_path):
 
 def test_what_text_ignore_leaves_out_is_listed(clinic):
     (clinic.path / "party.toml").write_text(
-        'table = "clinic.csv"\nid = "Patienten-Nr"\nexclude = ["Fall", "Konstant", "Leer"]\ntext = "ignore"\n'
+        'table = "clinic.csv"\nid = "Patienten-ID"\nexclude = ["Fall", "Konstant", "Leer"]\ntext = "ignore"\n'
         'dates = "ignore"\n'
     )
     told = clinic.ok("summarize", "party.toml", "--gamma", 0.1, "--out", "c.summary", "--json").json

@@ -95,12 +95,10 @@ def _write(folder: Path, name: str, ids: list[str], values: np.ndarray, rng: np.
         ids[-1] = ids[0]
     elif dice < 0.1:
         ids[-1] = " "
-    kind = str(rng.choice(["csv", "csv", "csv", "csv", "tsv", "parquet", "npz", "xlsx"]))
+    kind = str(rng.choice(["csv", "csv", "csv", "csv", "tsv", "parquet", "parquet", "xlsx"]))
     path = folder / f"{name}.{kind}"
     if kind in ("csv", "tsv"):
         _write_text(path, ids, values, rng)
-    elif kind == "npz":
-        np.savez(path, id=np.array(ids), x=values[:, 0], y=values[:, 1])
     elif kind == "parquet":
         if all(text.isdecimal() and text == str(int(text)) for text in ids) and rng.random() < 0.7:
             stored = pl.Series([int(text) for text in ids]).cast(pl.Float64 if rng.random() < 0.5 else pl.Int32)
@@ -114,8 +112,6 @@ def _write(folder: Path, name: str, ids: list[str], values: np.ndarray, rng: np.
 
 def _write_workbook(path: Path, ids: list[str], values: np.ndarray, rng: np.random.Generator) -> None:
     book = openpyxl.Workbook()
-    if rng.random() < 0.3:
-        book.active.append(["Export 2024"])
     book.active.append(["id", "x", "y"])
     for text, row in zip(ids, values, strict=True):
         book.active.append([text, *(None if np.isnan(number) else float(number) for number in row)])
@@ -126,7 +122,6 @@ def _write_workbook(path: Path, ids: list[str], values: np.ndarray, rng: np.rand
 def _write_text(path: Path, ids: list[str], values: np.ndarray, rng: np.random.Generator) -> None:
     separator = "\t" if path.suffix == ".tsv" else str(rng.choice([",", ";", ";", "\t", "|"]))
     decimal = "," if rng.random() < 0.5 else "."
-    thousands = str(rng.choice(["", "", {",": ".", ".": ","}[decimal], "\u00a0", "'"]))
     quote_all = rng.random() < 0.2
     marks = rng.choice(MISSING, size=2)
     end = str(rng.choice(["\n", "\r\n"]))
@@ -138,8 +133,7 @@ def _write_text(path: Path, ids: list[str], values: np.ndarray, rng: np.random.G
     def number(value: float) -> str:
         if np.isnan(value):
             return str(rng.choice(marks))
-        text = f"{value:,.10f}".rstrip("0").rstrip(".")
-        return text.replace(",", "\0").replace(".", decimal).replace("\0", thousands)
+        return f"{value:.10f}".rstrip("0").rstrip(".").replace(".", decimal)
 
     lines = [separator.join(["id", "x", "y"])]
     lines += [
@@ -147,10 +141,6 @@ def _write_text(path: Path, ids: list[str], values: np.ndarray, rng: np.random.G
     ]
     if rng.random() < 0.2:
         lines = [line + separator for line in lines]
-    if rng.random() < 0.2:
-        lines.insert(0, "Auszug aus dem System, Stand 2024")
-    if rng.random() < 0.1:
-        lines.insert(0, f"sep={separator}")
     if rng.random() < 0.15:
         lines.insert(int(rng.integers(len(lines) - len(ids), len(lines) + 1)), "")
     text = end.join(lines) + (end if rng.random() < 0.9 else "")

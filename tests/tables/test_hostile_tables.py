@@ -1,8 +1,6 @@
 """Tables made to break a reader end in one sentence that names the file, in little memory and without waiting."""
 
-import io
 import os
-import zipfile
 from typing import Any
 
 import polars as pl
@@ -10,7 +8,7 @@ import pytest
 
 from dkpca.errors import InputError, StorageError
 from dkpca.tables.reading import Reading, column_names, read
-from dkpca.tables.text_files import MOST_COLUMNS, Dialect
+from dkpca.tables.text_files import MOST_COLUMNS
 
 ROWS = "".join(f"s{i},{i % 7},{i % 5}\n" for i in range(40_000))
 LONG = "z" * 200_000
@@ -29,17 +27,16 @@ def npy(dtype, shape, body=b""):
     return b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + body
 
 
-@pytest.mark.parametrize("above", ["", "Export of the laboratory;;\n"])
-def test_a_header_of_any_length_is_read_whole(tmp_path, above):
+def test_a_header_of_any_length_is_read_whole(tmp_path):
     names = [f"a_rather_long_name_of_a_transcript_{'x' * 300}_{j}" for j in range(900)]
     row = ";".join(["7"] * len(names))
-    (tmp_path / "wide.csv").write_text(f"{above}id;{';'.join(names)}\na;{row}\nb;{row}\n")
+    (tmp_path / "wide.csv").write_text(f"id;{';'.join(names)}\na;{row}\nb;{row}\n")
     assert column_names(tmp_path / "wide.csv") == ["id", *names]
 
 
 def test_more_columns_than_any_table_has_are_refused_before_they_are_named(tmp_path):
     (tmp_path / "t.csv").write_text("a," * (MOST_COLUMNS + 1) + "a\n")
-    assert f"has {MOST_COLUMNS + 2:,} columns, and a table may have {MOST_COLUMNS:,}" in refused(tmp_path / "t.csv")
+    assert f"has {MOST_COLUMNS + 2:,} columns, more than {MOST_COLUMNS:,}" in refused(tmp_path / "t.csv")
 
 
 @pytest.mark.parametrize("last", ["r,1\nt,1,2\n", "r,1,2,3,4\n"], ids=["a short row", "a long row"])
@@ -50,50 +47,12 @@ def test_a_cell_longer_than_any_is_a_sentence(tmp_path, last):
 
 def test_nul_bytes_are_refused_wherever_they_are(tmp_path):
     (tmp_path / "t.csv").write_text(f"id,x,y\n{ROWS}a\0b,1,2\n")
-    assert "contains NUL bytes" in refused(tmp_path / "t.csv")
+    assert "neither UTF-8, UTF-16 with its mark, nor Windows-1252" in refused(tmp_path / "t.csv")
 
 
-@pytest.mark.parametrize("encoding", ["rot13", "base64", "zlib", "undefined"])
-def test_an_encoding_that_makes_no_text_is_refused(tmp_path, encoding):
-    (tmp_path / "t.csv").write_text("id,x\na,1\nb,2\n")
-    assert "cannot be read" in refused(tmp_path / "t.csv", dialect=Dialect(encoding=encoding))
-
-
-@pytest.mark.parametrize("name", ["t.npy", "t.npz"])
-def test_letters_that_are_none_are_refused(tmp_path, name):
-    data = npy("<U1", (10, 2), b"\xff" * 80)
-    if name.endswith("z"):
-        packed = io.BytesIO()
-        with zipfile.ZipFile(packed, "w") as archive:
-            archive.writestr("x.npy", data)
-        data = packed.getvalue()
-    (tmp_path / name).write_bytes(data)
-    assert "it is damaged" in refused(tmp_path / name, id_column=None)
-
-
-@pytest.mark.parametrize(("flags", "method"), [(1, None), (0, 99)], ids=["encrypted", "of an unknown method"])
-def test_an_archive_that_cannot_be_unpacked_is_a_sentence(tmp_path, flags, method):
-    with zipfile.ZipFile(tmp_path / "t.npz", "w") as archive:
-        archive.writestr("x.npy", npy("<f8", (2, 2), bytes(32)))
-    data = bytearray((tmp_path / "t.npz").read_bytes())
-    entry = data.rfind(b"PK\x01\x02")
-    data[entry + 8] |= flags
-    data[entry + 10] = data[entry + 10] if method is None else method
-    (tmp_path / "t.npz").write_bytes(data)
-    assert "it is damaged" in refused(tmp_path / "t.npz", id_column=None)
-
-
-def test_an_archive_of_zeros_is_refused_by_its_size(tmp_path):
-    with (
-        zipfile.ZipFile(tmp_path / "t.npz", "w", zipfile.ZIP_DEFLATED) as archive,
-        archive.open("x.npy", "w") as file,
-    ):
-        file.write(npy("<f8", (400_000, 100)))
-        for _ in range(32):
-            file.write(bytes(10**7))
-    said = refused(tmp_path / "t.npz", id_column=None)
-    assert "would take 0.6 GB of memory, more than 500 times its bytes" in said
-    assert "save it without compression" in said
+def test_letters_that_are_none_are_refused(tmp_path):
+    (tmp_path / "t.npy").write_bytes(npy("<U1", (10, 2), b"\xff" * 80))
+    assert "it is damaged" in refused(tmp_path / "t.npy", id_column=None)
 
 
 @pytest.mark.parametrize("name", ["t.arrow", "t.parquet"])
@@ -116,7 +75,7 @@ def test_a_reader_that_panics_is_a_sentence(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="a system without named pipes")
-@pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.npz", "t.h5ad", "t.h5mu/rna"])
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.npy", "t.h5ad", "t.h5mu/rna"])
 def test_a_pipe_is_no_table_and_nobody_waits_for_it(tmp_path, name):
     file = tmp_path / name.partition("/")[0]
     os.mkfifo(file)

@@ -69,7 +69,7 @@ def _by_numbers(scores: Numbers, numbers: Any) -> list[tuple[str, float, float]]
     there = np.isfinite(numbers)
     if there.sum() < LEAST_SAMPLES:
         return []
-    tests = [scipy.stats.spearmanr(column[there], numbers[there]) for column in scores.T]
+    tests = (scipy.stats.spearmanr(column[there], numbers[there]) for column in scores.T)
     return [("Spearman", float(test.statistic), float(test.pvalue)) for test in tests]
 
 
@@ -79,8 +79,8 @@ def _by_classes(scores: Numbers, values: Any) -> list[tuple[str, float, float]]:
     count = int(sum(own.sum() for own in members))
     if len(members) < 2 or count < LEAST_SAMPLES:
         return []
-    tested = [scipy.stats.kruskal(*(column[own] for own in members)) for column in scores.T]
-    return [("Kruskal-Wallis", float(test.statistic) / (count - 1), float(test.pvalue)) for test in tested]
+    tests = (scipy.stats.kruskal(*(column[own] for own in members)) for column in scores.T)
+    return [("Kruskal-Wallis", float(test.statistic) / (count - 1), float(test.pvalue)) for test in tests]
 
 
 def words(found: Outcomes) -> list[str]:

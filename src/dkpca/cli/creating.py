@@ -20,7 +20,6 @@ OF_PLAN = {
     "batch_samples": "Minimum number of samples in a batch (default: that of the study)",
     "result_to": "Members that get the result, separated by commas",
     "covariates": "Columns of a party whose effect is removed from the components, such as clinic:batch,age",
-    "row_means": "true: send parties the row means of the fused kernel, from which they compute importance.csv",
 }
 
 
@@ -46,7 +45,6 @@ def create(
     # Samples that a party lacks are dropped unless the plan says otherwise, as in the other commands.
     settings = asked.fit(parties, lacking=given.get("lacking", "drop"))
     about: dict[str, Any] = {"align": align, "samples": samples, "batches": batches}
-    about |= {"row_means": given.get("row_means", False)}
     about |= {"ends": o.value(ends)} if ends else {}
     about |= {"gamma": o.value(f"[{given['gamma_bounds']}]")} if "gamma_bounds" in given else {}
     about |= {"batch_samples": given.get("batch_samples", samples if batches else 0)}
@@ -55,7 +53,7 @@ def create(
         owner, _, columns = str(given["covariates"]).partition(":")
         about |= {"covariates": {owner.lower(): o.column_names([columns])}}
     taken_out = about.get("covariates", {})
-    terms = Terms("", align=align, taken_out=taken_out, row_means=about["row_means"], study=True)
+    terms = Terms("", align=align, taken_out=taken_out, study=True)
     check_terms(parties, settings, terms)
     with reached(folder) as there:
         fit = tomllib.loads(to_toml(settings))

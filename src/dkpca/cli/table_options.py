@@ -21,8 +21,8 @@ PLAIN = Reading()
 TablePath = Annotated[
     Path,
     typer.Argument(
-        help="The party's own table: CSV, Parquet (a file or a folder), Arrow, Excel, NumPy, FILE.h5ad or "
-        "FILE.h5mu/MODALITY; or the party.toml that describes it, written by 'dkpca check --write'.",
+        help="The party's own table: CSV, Parquet, Arrow, Excel, NumPy, FILE.h5ad or FILE.h5mu/MODALITY; or the "
+        "party.toml that describes it, written by 'dkpca check --write'.",
         metavar="TABLE|party.toml",
         show_default=False,
     ),
@@ -46,8 +46,8 @@ IdFound = Annotated[
     str | None,
     o.option(
         "--id",
-        "Column with the sample ids (default: the one column whose name looks like that of an id; if none, "
-        "rows match by position).",
+        "Column with the sample ids (default: the only one called id or with a name that ends so; else rows match "
+        "by position).",
     ),
 ]
 AT_HAND: Mapping[str, Any] = {"path": TablePath, "party": o.PartyName, "id_column": o.Id}

@@ -1,14 +1,13 @@
 """All parties under one owner: the protocols as function calls, spread over workers by joblib.
 
-`joblib.parallel_config(backend="loky" | "dask")` around a fit decides where the parties' work runs. A table that is
-only named (a path, or a function that loads it) is opened by the worker; its rows do not come back with the answer,
-and are opened again when new samples are placed.
+`joblib.parallel_config(backend="loky" | "dask")` around a fit decides where the parties' work runs. A table in a
+file, as the commands have it, is opened by the worker.
 """
 
 import hashlib
 import multiprocessing
 import secrets
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
@@ -31,9 +30,8 @@ from dkpca.party.questions import Question
 from dkpca.party.state import PartyState, Shield, SumState
 from dkpca.protection.rotation import Rotation
 from dkpca.settings import Compute, Fit
-from dkpca.tables.inputs import Source, is_source, opened
 
-Tables = Mapping[str, Array | Source]
+Tables = Mapping[str, Array | Callable[[str], Array]]  # numbers, or what opens a file from what its columns are
 States = dict[str, PartyState | SumState]
 BATCH = "new"
 HERE = Compute()
@@ -49,7 +47,7 @@ def fit(
     sample_ids: Sequence[str] | None = None,
     folder: Path | None = None,
 ) -> tuple[FusedModel, States, Shield]:
-    """Run a fit of parties whose tables this process can open, or name to its workers.
+    """Run a fit of parties whose tables are here, or are opened by the workers.
 
     `places` says where the samples of each table are among all, if parties lack some. A blind center gets the
     covariates turned, as it does the samples. With `sample_ids` the messages name all samples by their digest, else
@@ -73,7 +71,7 @@ def fit(
             return covariates
         return covariates.turned(first.rotation(len(covariates.basis)).turn)
 
-    dtypes = [dtype_name(table) for table in tables.values() if not is_source(table)]
+    dtypes = [dtype_name(table) for table in tables.values() if not callable(table)]
     terms = Terms(
         run,
         dtype=dtypes[0] if dtypes else "float64",
@@ -97,10 +95,10 @@ def asked(
     compute: Compute,
     *,
     run: str = "",
-    sources: Tables | None = None,
+    new: bool = False,
 ) -> Any:
-    """Outcome of a protocol after the fit. With `sources` of the fit, the tables are of new samples."""
-    return drive(protocol, _parties(tables, run, settings, compute, states, sources), compute)[0]
+    """Outcome of a protocol after the fit; `new`: the tables are of new samples."""
+    return drive(protocol, _parties(tables, run, settings, compute, states, new=new), compute)[0]
 
 
 def turned_back(shield: Shield, A: Array) -> tuple[Array, Array]:
@@ -173,30 +171,28 @@ def _parties(
     settings: Fit,
     compute: Compute = HERE,
     states: Mapping[str, Any] | None = None,
-    sources: Tables | None = None,
+    *,
+    new: bool = False,
 ) -> dict[str, Party]:
-    """Parties of a fit; with `sources`, the tables are of new samples, and these name the tables of the fit."""
-    memory, parties = MemoryLimit.of(compute.max_memory), {}
-    for name, table in tables.items():
-        of_fit: Any = table if sources is None else sources.get(name)
-        prepares = hasattr(of_fit, "preparation")  # a table in a file, as the commands read it
-        parties[name] = Party(
+    """Parties of a fit; `new`: the tables are of new samples."""
+    return {
+        name: Party(
             name,
-            of_fit if prepares else partial(_open, name, of_fit, memory),
+            table if callable(table) else partial(_as_it_is, None if new else table),
             list(tables),
             run,
             secrets.token_bytes(32),
             coin=hashlib.sha256(f"audit\0{settings.seed}\0{name}".encode()).digest(),
-            open_new=None if sources is None else partial(_open, name, table, memory),
-            keeps_rows=prepares or not is_source(of_fit),
-            here=not is_source(of_fit),
+            open_new=partial(_as_it_is, table) if new else None,
+            here=not callable(table),
             device=compute.device,
-            memory=memory,
+            memory=MemoryLimit.of(compute.max_memory),
             state=None if states is None else states[name],
         )
-    return parties
+        for name, table in tables.items()
+    }
 
 
-def _open(name: str, table: Array | Source, memory: MemoryLimit | None, *about: str) -> Array:
-    """Open a table; the last thing said about it is what columns are, before it the name of a batch."""
-    return opened(name, table, columns_are=about[-1], memory=memory)
+def _as_it_is(table: Any, *about: str) -> Any:
+    """A table that is here, whatever is asked about it."""
+    return table

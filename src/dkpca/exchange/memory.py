@@ -99,21 +99,20 @@ class StudyMemory:
         A study that ended before any number left the table, and now cannot go on, counts as none: so DIR, its ledger
         and what the folder has `shown` of this member's files all have to say. None: the folder cannot be read.
         """
-        write(self.path / "closed", b"")
-        (self.path / "seed.key").unlink(missing_ok=True)
-        shutil.rmtree(self.path / "opened", ignore_errors=True)
-        shutil.rmtree(self.path / "table", ignore_errors=True)
+        self.replace("closed", b"")
+        self.forget("seed.key")
+        for folder in ("opened", "table"):
+            shutil.rmtree(self.path / folder, ignore_errors=True)
         sent = {path.name for path in (self.path / "sent").glob("*")} | set(shown or ())
         sent |= {line["step"] for line in self.memory.ledger() if line.get("study") == self.path.name}
         if shown is not None and all(map(BEFORE_NUMBERS.fullmatch, sent)):
-            for name in (ABOUT, LEFT):
-                self.forget(name)
+            self.forget(ABOUT, LEFT)
 
     def keep_once(self, name: str, data: bytes, what: str) -> None:
         """Keep some bytes for ever; others under the same name are refused."""
         kept = self.kept(name)
         if kept is None:
-            write(self.path / name, data)
+            self.replace(name, data)
         elif kept != data:
             raise ProtectionError(f"{what} is not the one that this member saw before; someone changed it since")
 
@@ -126,9 +125,10 @@ class StudyMemory:
         """Write a file of this study anew, whole."""
         write(self.path / name, data)
 
-    def forget(self, name: str) -> None:
-        """Remove a file of this study."""
-        (self.path / name).unlink(missing_ok=True)
+    def forget(self, *names: str) -> None:
+        """Remove files of this study."""
+        for name in names:
+            (self.path / name).unlink(missing_ok=True)
 
     def remember(self, study: Study, stem: str) -> None:
         """Keep a study as it was shown ("reviewed") or signed ("signed")."""
@@ -137,10 +137,8 @@ class StudyMemory:
     def remembered(self, stem: str) -> Study | None:
         """Return the study that was kept."""
         kept = self.kept(f"{stem}.json")
-        if kept is None:
-            return None
-        number, files = unpacked(kept)
-        return Study(number, files.pop("plan"), files)
+        number, files = (0, {}) if kept is None else unpacked(kept)
+        return Study(number, files.pop("plan"), files) if files else None
 
     def log(self, place: dict[str, Any], facts: dict[str, Any]) -> None:
         """Have the ledger say once that a file leaves."""

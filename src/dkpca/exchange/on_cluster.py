@@ -19,7 +19,7 @@ from dkpca.linalg.arrays import free_memory
 from dkpca.linalg.on_dask import is_collection
 from dkpca.messages import check_party_name
 from dkpca.settings import Compute, Fit
-from dkpca.tables.inputs import called_as_ids, check_features, cut, like_fit, names_of_columns, rows_of_samples
+from dkpca.tables.inputs import ID_NAME, check_features, cut, like_fit, names_of_columns, rows_of_samples
 
 FEW = 20_000  # rows that a fit gathers
 SHARE = 16  # one part in so many of the free memory that gathered tables may take
@@ -72,9 +72,9 @@ def tables_of(X: Any, parties: Any, settings: Fit, sample_ids: Any, compute: Com
     tables = _by_party(X, parties)
     frames = {name: table for name, table in tables.items() if hasattr(table, "columns")}
     for name, frame in frames.items():
-        check_features(name, frame._meta, ids=False)
+        check_features(name, frame._meta)
     named = [
-        (name, frame[[own]]) for name, frame in frames.items() for own in frame.columns if called_as_ids(str(own))
+        (name, frame[[own]]) for name, frame in frames.items() for own in frame.columns if ID_NAME.search(str(own))
     ]
     on_dask.computed([dask.delayed(check_features)(*each) for each in named], compute.timeout)
     return on_dask.row_chunks(tables, compute.timeout)

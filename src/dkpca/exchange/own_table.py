@@ -16,9 +16,10 @@ from dkpca.exchange.memory import StudyMemory, write
 from dkpca.store import party_file
 from dkpca.tables.checkup import examine
 from dkpca.tables.formats import embedding_files
-from dkpca.tables.ids import WAYS, made_alike, oddities, written_like
+from dkpca.tables.ids import WAYS, made_alike, written_like
+from dkpca.tables.inputs import some
 from dkpca.tables.preparation import Preparation, numbers_for
-from dkpca.tables.reading import Matrix, Reading, read, some
+from dkpca.tables.reading import Matrix, Reading, read
 from dkpca.wire import codec
 from dkpca.wording import as_toml
 
@@ -60,7 +61,7 @@ class OwnTable:
         ways, _, first = self.keys[0].rpartition("\0") if self.keys else ("", "", "")
         such = f", matched as {written_like(first)!r}{f' after {ways}' * bool(ways)}; compare with the other parties"
         ids = [f"sample ids: column {reading.id_column!r}{such}"] if reading.id_column else []
-        return [*ids, *oddities(self.ids or (), reading.id_normalize), *left_out, *self.preparation.notes]
+        return [*ids, *left_out, *self.preparation.notes]
 
     def new_rows(self, path: Path) -> "OwnTable":
         """Read a table of new samples as this one was read."""

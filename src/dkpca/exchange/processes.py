@@ -22,9 +22,10 @@ from dkpca.store import runs
 from dkpca.store.files import Received, encode_state, naming
 from dkpca.store.runs import Run
 from dkpca.tables import inputs
-from dkpca.tables.ids import matching_keys, would_match
+from dkpca.tables.ids import matching_keys
+from dkpca.tables.inputs import some
 from dkpca.tables.preparation import preparation_of
-from dkpca.tables.reading import read, some
+from dkpca.tables.reading import read
 
 NEW = "new"  # folder of placed samples in a run
 
@@ -147,19 +148,16 @@ def matched_samples(
         raise InputError(f"the tables normalize ids differently (id_normalize is {each}); use the same for all")
     ids = {holding.party: holding.ids() for holding in holdings}
     keys = {name: matching_keys(own, ways) for name, own in ids.items()}
-    notes, n_common = would_match(ids, ways), len(set.intersection(*map(set, keys.values())))
+    n_common = len(set.intersection(*map(set, keys.values())))
     if not n_common:
-        hint = "".join(f"; {words}" for words in notes)
         first = zip(holdings, ids.values(), strict=True)
         such = ", ".join(f"{own[0]!r} in {h.path}" if len(own) else f"none in {h.path}" for h, own in first)
-        raise InputError(f"no sample id is in all tables: {such}; check --id{hint}")
+        raise InputError(f"no sample id is in all tables: {such}; check --id, and --id-normalize of 'dkpca check'")
     given = inputs.matched(tables, keys, lacking=lacking or "drop", least=1)
     written = {key: text for name in reversed(ids) for key, text in zip(keys[name], ids[name], strict=True)}
-    names = [written[key] for key in given.ids or ()]
+    names, notes = [written[key] for key in given.ids or ()], list[str]()
     if given.places is not None:
         counts = ", ".join(f"{name} has {len(own):,}" for name, own in ids.items())
         what = "mean rows" if lacking == "mean" else "completed rows"
-        notes.insert(
-            0, f"{len(names):,} samples, of which {n_common:,} are in all tables ({counts}); {what} for others"
-        )
+        notes = [f"{len(names):,} samples, of which {n_common:,} are in all tables ({counts}); {what} for others"]
     return given, names, [*(given.notes if lacking else given.moved), *notes]

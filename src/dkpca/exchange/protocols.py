@@ -81,7 +81,6 @@ class Terms:
     covariates: Callable[[], Covariates] | None = None  # of all samples; asked for when the parties have their seeds
     taken_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # columns of covariates, by their owner
     memory: MemoryLimit | None = None  # that the center's arrays may take
-    row_means: bool = False  # whether the parties are told the row means of the fused matrix
     batch: str = ""  # of new samples that are placed
 
     def step(self, name: str) -> str:
@@ -114,7 +113,7 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[FusedModel]:
         model = yield from audited(names, model, settings.audit, agreed)
 
     def results() -> Questions:
-        given = partial(published, model(), row_means=terms.row_means)
+        given = partial(published, model())
         # In the open a party that lacks samples gets the rows of its own.
         rows = dict.fromkeys(names, slice(None)) if terms.places is None else terms.places
         slopes = None if settings.protect != "blind" else model().extension.slopes
@@ -131,7 +130,7 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[FusedModel]:
         # So would more components than the plan's, made up so that the others' shares of them are nothing.
         wanted = settings.n_components
         planned = planned and (not isinstance(wanted, int) or told.scores.scores.shape[1] <= wanted)
-        return planned and (terms.row_means or told.scores.row_means is None)
+        return planned and told.scores.row_means is None
 
     if terms.study or settings.protect == "blind":
         yield Ask("result", results, expects=expected)
@@ -155,24 +154,12 @@ def check_terms(names: Sequence[str], settings: Fit, terms: Terms) -> None:
         raise InputError("covariates are removed from the centered kernel; use center=True, or leave them out")
     if settings.protect != "none":
         _check_protected(names, settings)
-    if not terms.row_means:
-        return
-    if settings.law == "sum" or not any(unscaled(settings, name).driven_by_means for name in names):
-        raise InputError(
-            "row_means = true is for rbf kernels under the product law; without them a party has what it needs: "
-            "row_means = false"
-        )
-    if not settings.center or settings.solver == "landmark" or keeps:
-        raise InputError(
-            "row_means = true is for centered fits of samples that all parties have, without landmarks; write "
-            "row_means = false"
-        )
 
 
-def published(model: FusedModel, rows: Any = slice(None), *, row_means: bool = False) -> Scores:
+def published(model: FusedModel, rows: Any = slice(None)) -> Scores:
     """Return the result as the parties are told it, of all samples or of some."""
     digest = next(iter(model.summaries.values())).sample_digest
-    return fused_model.result(model, model.scores[rows], digest, with_row_means=row_means)
+    return fused_model.result(model, model.scores[rows], digest)
 
 
 def audited(names: Sequence[str], model: Model, n_rows: int, agreed: Agreed = None) -> Steps[Model]:

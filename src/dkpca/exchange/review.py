@@ -49,6 +49,10 @@ ASSUMED = (
     "This assumes that no two other members put together what they have, and that the other parties' columns are "
     "real, unrelated to yours and vary in as many ways."
 )
+NONE_NEAR = (
+    "No small change would bring this plan within your limits: exclude columns in party.toml, close earlier studies, "
+    "or have limits.toml changed."
+)
 UNMEASURED = "something that cannot be measured"  # and counts as recovered
 SHOWN_COLUMNS = 8
 MOST_ROWS, FEWEST_ROWS = 3000, 200  # of all parties together in a rehearsal, and of each
@@ -80,6 +84,11 @@ class Finding:
     asked: Any
     ok: bool
     file: str = "limits.toml"  # which says what is allowed; empty: dkpca itself
+
+    def words(self) -> str:
+        """One line."""
+        source = f"{self.file}:" if self.file else "must be"
+        return f"{'green' if self.ok else 'RED  '} {self.limit}: {self.asked} ({source} {self.allowed})"
 
 
 @dataclass(frozen=True)
@@ -123,37 +132,15 @@ class Review:
             lines.append(f"  taken out of the components: {', '.join(names)} of {owner}")
             if plan.protect == "blind":
                 lines.append(f"  {plan.center}, if it knows these, learns how similar their groups are in your table")
-        worst = sorted(self.columns.items(), key=lambda item: -item[1])[:SHOWN_COLUMNS]
+        worst = sorted(self.columns.items(), key=lambda item: -item[1])
         lines += ["", ATTACKED] if worst else []
-        lines += [f"  {name}: {value:.2f}" for name, value in worst]
-        more = len(self.columns) - len(worst)
-        lines += [f"  {counted(more, 'more column')}: at most {worst[-1][1]:.2f}"] if more else []
+        lines += [f"  {name}: {value:.2f}" for name, value in worst[:SHOWN_COLUMNS]]
+        if more := worst[SHOWN_COLUMNS:]:
+            lines.append(f"  {counted(len(more), 'more column')}: at most {more[0][1]:.2f}")
         lines += [] if self.at_worst is None else [f"{ASSUMED} If they hid nothing: {self.at_worst:.2f}."]
-        lines += [""]
-        for finding in self.findings:
-            word = "green" if finding.ok else "RED  "
-            source = f"{finding.file}:" if finding.file else "must be"
-            lines.append(f"{word} {finding.limit}: {finding.asked} ({source} {finding.allowed})")
-        if any(finding.limit == "covariates" and not finding.ok for finding in self.findings):
-            may = f"If {plan.center} may read these columns, list them under covariates in limits.toml"
-            lines.append(f"{may}; they are not hidden.")
-        if self.leaving and plan.protect == "blind":
-            public = ", ".join(self.public) or "none"
-            lines.append(
-                f"If {plan.center} might already hold another party's columns, list that party under public in "
-                f"limits.toml. Now: {public}."
-            )
-        if self.leaving and plan.fit.get("lacking") in ("mean", "complete"):
-            lacks = f"{plan.center} learns which samples are missing from your table"
-            told = {"mean": "; your mean row is used in their place"}
-            lines.append(f"{lacks}{told.get(plan.fit['lacking'], ', and what the others predict about them')}.")
-        if self.nearest:
-            lines.append(f"Nearest plan within your limits: {self.nearest}.")
-        elif any(not finding.ok and finding.limit != "studies" for finding in self.findings):
-            lines.append("No small change would bring this plan within your limits; exclude columns in party.toml.")
-        elif not self.green:
-            less = "Close earlier studies: those that sent no number about your table then no longer count"
-            lines.append(f"{less}; for more, raise studies in limits.toml.")
+        lines += ["", *(finding.words() for finding in self.findings), *self._to_consider()]
+        if not self.green:
+            lines.append(f"Nearest plan within your limits: {self.nearest}." if self.nearest else NONE_NEAR)
         allowed = next((each.allowed for each in self.findings if each.limit == "recovery"), 1.0)
         only_if = ", if that assumption holds" * ((self.at_worst or 0.0) > allowed)
         verdict = f"GREEN{only_if}" if self.green else "RED"
@@ -161,6 +148,19 @@ class Review:
         # Names of columns and covariates are other people's words: a line must stay a line.
         own = ["".join(letter if letter.isprintable() else "?" for letter in line) for line in lines]
         return [*own, "", f"Fingerprint: {shown(self.study.fingerprint)}", f"{verdict}: {then}."]
+
+    def _to_consider(self) -> list[str]:
+        """What a party that has a table should know of the plan beyond its limits."""
+        plan, lines = self.study.plan, list[str]()
+        if self.leaving and plan.protect == "blind":
+            public = ", ".join(self.public) or "none"
+            already = f"If {plan.center} might already hold another party's columns"
+            lines.append(f"{already}, list that party under public in limits.toml. Now: {public}.")
+        if self.leaving and plan.fit.get("lacking") in ("mean", "complete"):
+            told = {"mean": "; your mean row is used in their place"}
+            also = told.get(plan.fit["lacking"], ", and what the others predict about them")
+            lines.append(f"{plan.center} learns which samples are missing from your table{also}.")
+        return lines
 
 
 @dataclass(frozen=True)
@@ -272,7 +272,7 @@ class Case:
 def review(case: Case, study: Study) -> Review:
     """Measure a study against a party's limits; nothing leaves. With other columns than it joined with it is red."""
     worst, leaving = _worst(case)
-    findings = _findings(case, leaving, max(worst.values(), default=0.0))
+    findings = _findings(case, worst, leaving)
     nearest, here = "", "the same plan"
     if not all(finding.ok for finding in findings):
         nearest = here = _nearest(case)
@@ -379,8 +379,8 @@ def at_go(case: Case, derived: Derived, rows: Sequence[int]) -> list[Finding]:
         fit = replace(fit, gamma=widths)
     plan = replace(case.plan, samples=len(rows), batch_samples=len(rows))
     case = replace(case, plan=plan, fit=fit, table=part, columns=derived.columns)
-    worst, leaving = _worst(case) if case.limits.recovery < 1.0 else ({}, ())  # no measure is above 1
-    return [each for each in _findings(case, leaving, max(worst.values(), default=0.0)) if not each.ok]
+    measured = _worst(case) if case.limits.recovery < 1.0 else ({}, ())  # no measure is above 1
+    return [each for each in _findings(case, *measured) if not each.ok]
 
 
 def _widths(plan: Plan, fit: Fit) -> list[Any]:
@@ -444,8 +444,6 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
     for owner, names in plan.covariates.items() if hidden else ():
         q = Q.shape[1] if owner == name else len(names)
         yield Leaving("result: what each covariate adds to a score", owner, 8 * q * count, None)
-    if plan.row_means:
-        yield Leaving("row means of the fused kernel, a number for each sample", members, 8 * T, None)
     # New samples are recovered as well as those of the fit, placed once more: by their scores, or by their rows. A
     # blind center may tell a made-up result of which the others' shares are nothing, and the sum is this party's.
     for batch in range(plan.batches):
@@ -580,7 +578,7 @@ def _rehearsed(case: Case) -> tuple[Heard, FusedModel, Any, dict[str, Matrix]]:
         tables[each] = Z
     heard: Heard = {}
     drive = partial(in_process.drive, parties=parties, compute=Compute(n_jobs=1), heard=heard)
-    terms = Terms("review", columns=case.columns, study=True, row_means=plan.row_means)
+    terms = Terms("review", columns=case.columns, study=True)
     model = drive(protocols.fit(plan.parties, fit, terms))[0]
     wanted = plan.batches or (case.fit.protect == "blind" and len(X) > n_rows)
     placed_again = drive(protocols.place(plan.parties, fit, model, "new", terms))[0] if wanted else None
@@ -624,9 +622,9 @@ def _left_before(case: Case) -> list[Seen]:
     return found
 
 
-def _findings(case: Case, leaving: Sequence[Leaving], worst: float) -> tuple[Finding, ...]:
+def _findings(case: Case, columns: Mapping[str, float], leaving: Sequence[Leaving]) -> tuple[Finding, ...]:
     plan, fit, limits, table = case.plan, case.fit, case.limits, case.table
-    rank = max((each.rank for each in leaving), default=0)
+    worst, rank = max(columns.values(), default=0.0), max((each.rank for each in leaving), default=0)
     before = [about for about, _ in case.before]
     sent = plan.covariates.get(case.name, ()) if case.in_the_clear else ()
     willing = limits.recovery >= 1.0 or set(sent) <= set(limits.covariates)
@@ -667,15 +665,10 @@ def _nearest(case: Case) -> str:
             numbers: dict[str, Any] = {"samples": samples, "batches": batches, "batch_samples": size}
             near = replace(plan, **numbers, fit={**plan.fit, "protect": other.protect})
             changed = replace(case, fit=other, plan=near)
-            if all(each.ok for each in _findings(changed, (), 0.0)):  # else red, whatever is measured
-                worst, leaving = _worst(changed)
-                found = _findings(changed, leaving, max(worst.values(), default=0.0))
-                too_few = (
-                    0
-                    < max((each.rank for each in leaving), default=0)
-                    < min(2, other.n_components or 2, case.table.X.shape[1])
-                )
-                if all(each.ok for each in found) and not too_few:
+            if all(each.ok for each in _findings(changed, {}, ())):  # else red, whatever is measured
+                measured = _worst(changed)
+                too_few = 0 < max((each.rank for each in measured[1]), default=0) < min(2, other.n_components or 2)
+                if all(each.ok for each in _findings(changed, *measured)) and not too_few:
                     said = f"{batches} batches" + f" of at least {size} samples" * (batches > 0)
                     return ", ".join([words, *within, f"at least {samples} samples", said])
     return ""

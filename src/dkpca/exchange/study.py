@@ -29,7 +29,7 @@ NOT_OURS = "this member did not write the file that lies here; ask the folder's 
 def settings_of(plan: Plan) -> Fit:
     """Return the settings of the fit in a plan; every one of them has to be there, and to go with the others."""
     fit = from_values(Fit, plan.fit, what="the plan, [fit]", complete=True)
-    terms = Terms("", align=plan.align, taken_out=plan.covariates, row_means=plan.row_means, study=True)
+    terms = Terms("", align=plan.align, taken_out=plan.covariates, study=True)
     check_terms(plan.parties, fit, terms)
     return fit
 

@@ -305,24 +305,8 @@ def _factor(summary: Summary, dtype: str) -> Factor:
     return A @ namespace(A).flip(namespace(A).linalg.eigh(A.T @ A)[1], axis=1)
 
 
-def row_means(model: FusedModel) -> tuple[Array, float] | None:
-    """Row means of the fused matrix L before centering, (n_samples, 1), and |H L V - V Lambda| of the components.
-
-    None from landmarks, which show few entries of L.
-    """
-    if model.solver.startswith("landmark"):
-        return None
-    # L [1/n, V] in one pass. L v = lambda v + 1 m'v for an eigenvector v of H L H, with m the row means.
-    V, values, n = to_numpy(model.eigenvectors), to_numpy(model.eigenvalues), model.n_samples
-    L = FusedGram(model.law, [as_received(summary.factor, model.dtype) for summary in model.summaries.values()])
-    made = to_numpy(L @ like(np.column_stack([np.full(n, 1.0 / n), V]), L.home)).astype(float)
-    off = made[:, 1:] - made[:, 1:].mean(axis=0) - V * values
-    return made[:, :1], float(np.linalg.norm(off, 2))
-
-
-def result(model: FusedModel, scores: Array, sample_digest: str, *, with_row_means: bool = False) -> Scores:
+def result(model: FusedModel, scores: Array, sample_digest: str) -> Scores:
     """Return the result for the parties: scores of the samples, and the share of variance that they capture."""
-    means, residual = (row_means(model) if with_row_means else None) or (None, 0.0)
     return Scores(
         n_parties=len(model.summaries),
         kernel=model.kernel if len(set(model.kernels.values())) == 1 else None,
@@ -331,6 +315,4 @@ def result(model: FusedModel, scores: Array, sample_digest: str, *, with_row_mea
         captured_share_at_least=min(1.0, max(0.0, model.certificate.captured_share_at_least)),
         optimality_at_least=min(1.0, max(0.0, model.certificate.optimality_at_least)),
         meaning=model.meaning,
-        row_means=None if means is None else round_to(means, "float64"),
-        residual=residual,
     )

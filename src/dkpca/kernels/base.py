@@ -48,7 +48,6 @@ class Kernel(ABC):
     default_gamma: ClassVar[float | None] = None  # None: 1 / number of columns over all parties
     unit_diagonal: ClassVar[bool] = False  # whether each sample has kernel value 1 with itself
     by_inner_products: ClassVar[bool] = True  # whether inner products of samples, added up over parties, give it
-    driven_by_means: ClassVar[bool] = False  # whether row means of a product say how its columns drive a component
     takes_sparse: ClassVar[bool] = False  # whether a sparse table makes sense, of which most entries are zero
     columns_are: ClassVar[str] = "quantities"  # or "categories", of which only equality counts, or "samples"
     of_counts: ClassVar[bool] = False  # whether no number may be below 0, and differences count by their level

@@ -107,7 +107,6 @@ class RBF(OfDistance):
     """
 
     name: ClassVar[str] = "rbf"
-    driven_by_means: ClassVar[bool] = True
     by_inner_products: ClassVar[bool] = True
     reveals: ClassVar[str] = (
         f"squared distances {READ}: the columns up to rotation and shift, which anyone who knows a few rows can undo"

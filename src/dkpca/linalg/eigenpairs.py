@@ -135,11 +135,7 @@ class Eigenpairs:
 
 
 def rounding_of(n: int, values: Array) -> float:
-    """Eigenvalues of an n x n matrix below this are most likely noise, and not worth sending.
-
-    Entries that are wrong by a share eps move a matrix of positive entries by eps lambda_1; errors of sums of n terms
-    grow like sqrt(n). No bound: that one is in `residual_norm`, and would declare most of a large spectrum noise.
-    """
+    """Size below which eigenvalues of an n x n matrix are most likely noise: no bound, that is `residual_norm`."""
     return float(n**0.5 * eps(values) * abs(values[0]))
 
 
@@ -255,10 +251,7 @@ def ritz(basis: Array, images: Array, floor: float = 0.0) -> Ritz:
 
 
 def outside(basis: Array, block: Array) -> Array:
-    """Orthonormal columns outside a basis: the block's, and random ones in place of those that vanish there.
-
-    Three times: the first rounds what it takes away, and what had vanished is only rounding until it is made anew.
-    """
+    """Orthonormal columns outside a basis: the block's, and random ones in place of those that vanish there."""
     # B - Q Q'B, then orthonormal columns: Gram and Schmidt for a whole block.
     for _ in range(3):
         block = orthonormal(block - times(basis, cross(basis, block)))
@@ -296,11 +289,7 @@ def beside(left: Array, right: Array) -> Array:
 
 
 def orthonormalize(vectors: Array, square: Array, values: np.ndarray[Any, Any]) -> tuple[Array, float]:
-    """Return columns orthonormal to the last digit, directions kept, and how far that moves the matrix they span.
-
-    The symmetric way, V (V'V)^(-1/2): twice is enough. Zero columns are filled in. Written over the vectors, where
-    these can be written to.
-    """
+    """Return columns V (V'V)^(-1/2), maybe written over V, and how far that moves the matrix they span."""
     # V = W root with W orthonormal and root = (V'V)^(1/2): the matrix spanned moves by |root Lambda root - Lambda|.
     moved = 0.0
     Lambda = np.diag(np.append(values, np.zeros(vectors.shape[1] - len(values))))

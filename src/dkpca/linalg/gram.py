@@ -1,7 +1,4 @@
-"""Positive semidefinite matrices known by their entries on demand.
-
-Nothing here stores an n x n matrix unless `dense()` is called.
-"""
+"""Positive semidefinite matrices known by their entries on demand: only `dense()` stores n x n numbers."""
 
 import math
 from abc import ABC, abstractmethod
@@ -31,10 +28,7 @@ SHARES = 8  # of the tiles of a product, each added up on its own: so many, what
 
 
 class Gram(ABC):
-    """A symmetric positive semidefinite n x n matrix.
-
-    Subclasses say how to evaluate a block; the rest follows, and is overridden where there is a shortcut.
-    """
+    """A symmetric positive semidefinite n x n matrix; subclasses say how to evaluate a block."""
 
     n: int
     entry_operations: float = 2.0  # it takes to evaluate an entry
@@ -74,10 +68,7 @@ class Gram(ABC):
         return Made((numbers,), make, columns.shape[0])
 
     def within(self) -> Within:
-        """Say how to evaluate blocks on the diagonal for slices of as many rows each of a group, in a new stack.
-
-        It is told the number of the group's first row, and the group's rows of what `against` is made of.
-        """
+        """Say how to make blocks on the diagonal, from a group's first row and its rows of what is stored."""
 
         def of(start: int, stored: Sequence[Array]) -> Callable[[Sequence[slice]], Array]:
             def stacked(parts: Sequence[slice]) -> Array:
@@ -89,10 +80,7 @@ class Gram(ABC):
         return of
 
     def distinct(self) -> "tuple[Gram, Distinct] | None":
-        """Return W^(1/2) U W^(1/2) for the matrix U of distinct samples, which occur W times, and which these are.
-
-        It has the eigenvalues of this matrix. None if samples are not known to repeat.
-        """
+        """Return W^(1/2) U W^(1/2) for the matrix U of distinct samples, which occur W times; None if none repeat."""
         return None
 
     def among(self, positions: Array) -> "Gram":
@@ -128,18 +116,11 @@ class Gram(ABC):
         return None
 
     def rough(self, width: int) -> "Gram | None":
-        """Return the matrix in few digits, if its products with blocks of so many columns are much faster.
-
-        For a first approximation only; nothing is stated from it.
-        """
+        """Return the matrix in few digits, to look around in, if its products with such blocks are much faster."""
         return None
 
     def affine(self, weights: Array) -> tuple[Array, Array, Array | None]:
-        """Weights W, offset c and slopes S with scores = kernel row @ W + c + covariates @ S for a new sample.
-
-        `weights` are those for rows of this matrix; the kernel row of a new sample is never centered. S is None
-        without covariates.
-        """
+        """W, c and S with scores = uncentered kernel row @ W + c + covariates @ S for a new sample."""
         xp = namespace(weights)
         return weights, xp.zeros_like(weights[0, :]), None
 

@@ -83,10 +83,7 @@ class Rounding:
 def residual_bound(
     within: Callable[[Sequence[slice]], Array], rows: slice, F: Array, V: Array, rounding: Rounding
 ) -> ResidualBound:
-    """Bound K - F F' for some of the rows, of which F and V are at hand; `within` makes diagonal blocks of K.
-
-    What is above V'RV includes the rounding; the caller adds it to the norm.
-    """
+    """Bound K - F F' for some rows by diagonal blocks; its norm lacks the rounding, which the caller adds."""
     # Rows of a block are far apart: neighbors are often alike, and alike is large.
     there = on_gpu(F)
     F, V = (F, V) if there else (to_numpy(F), to_numpy(V))
@@ -232,11 +229,7 @@ class LandmarkBlock:
         return same
 
     def sound(self, square: Matrix) -> tuple[int, float]:
-        """How many landmarks to keep, given F'F, so that the bound on the rest is least; and what is `beside` them.
-
-        One that adds next to nothing at the landmarks' own rows can add more at others, through a division by nearly
-        zero: its rounding is then more than what it explains.
-        """
+        """How many landmarks to keep, given F'F, so that the bound on the rest is least; what is `beside` them."""
 
         def rest(m: int) -> tuple[float, float]:
             return max(0.0, self.trace - float(np.trace(square[:m, :m]))), self.head(m).beside(square[:m, :m])
@@ -259,10 +252,7 @@ class LandmarkBlock:
     def spectrum(
         self, sums: Moments, start: Matrix | None, n: int, *, substituted: bool, shown: Matrix | None = None
     ) -> FeatureSpectrum:
-        """Eigenpairs of F'F from sums over all rows of F, or of C; centered, if they were measured from a start.
-
-        `shown` are products of these rows with orthonormal columns Q: then of F'(I - QQ')F.
-        """
+        """Eigenpairs of F'(I - QQ')F from sums over rows of F, or C, from a start if centered; `shown` is Z'Q."""
         # sum of (z - c)(z - c)' less n m m' for the mean m of z - c: centered, whatever the start c was.
         square, moved_mean = to_numpy(sums.square).astype(float), to_numpy(sums.total).astype(float) / n
         if start is None:

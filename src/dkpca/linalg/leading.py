@@ -54,15 +54,10 @@ def leading(
     device: str | None = None,
     enough: Enough | None = None,
 ) -> Eigenpairs:
-    """Return the k leading eigenpairs of a Gram matrix, eigenvalues descending.
+    """Return the k leading eigenpairs, eigenvalues descending; the largest entry of each vector is positive.
 
-    The sign of each eigenvector is fixed: its entry of largest magnitude is positive. Inside an eigenspace
-    of equal eigenvalues the basis is whatever the solver found.
-
-    A solver by name ("auto", "dense", "streamed", "landmark") has its default settings and the arguments that follow.
-    "auto" takes more landmarks than given as long as they cost no more than an exact answer may. The device is where
-    landmarks of rows in host memory are computed with, as torch names it; None: where the rows lie. A solver that
-    knows all eigenvalues before any vector returns as many pairs as are `enough`, instead of k.
+    "auto" takes more landmarks than given if they cost no more than an exact answer may. Landmarks of rows in host
+    memory are computed on the device. A solver that knows all eigenvalues before any vector returns `enough` pairs.
     """
     if not 1 <= k <= gram.n:
         raise InputError(f"{k} eigenpairs of a {gram.n} x {gram.n} matrix were asked for; ask for 1 to {gram.n}")

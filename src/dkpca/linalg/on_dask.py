@@ -1,8 +1,7 @@
 """Rows on the workers of a Dask cluster: chunks that stay there, and work that goes to them.
 
-Work is pickled without the Dask arrays that it refers to; the worker puts the rows in their place, so that code
-written for NumPy arrays runs there unchanged. What it returns with a row for each sample stays on the worker, and
-comes back as Dask arrays. Without a cluster, Dask computes in threads of this process.
+Work is pickled without the Dask arrays that it refers to; the worker puts their rows in the place. What has a row for
+each sample stays there, as Dask arrays. Without a cluster, Dask computes in threads of this process.
 """
 
 import hashlib
@@ -159,11 +158,7 @@ def on_one_worker(
     timeout: float | None = None,
     tell: Callable[[list[tuple[str, type[Warning]]]], None] | None = None,
 ) -> Any:
-    """Do work on one worker, with all rows of the Dask arrays that it refers to.
-
-    What it returns with n rows, in itself or inside, comes back as Dask arrays with chunks of these sizes, everything
-    else as it is. `tell` gets the warnings of the work.
-    """
+    """Do work on one worker, with all rows; n rows come back as Dask arrays, and warnings are passed to `tell`."""
     from dask import delayed, persist
 
     data, arrays = _pickled(work, is_collection)
@@ -204,11 +199,7 @@ def chunks_made(
     gathering: bool = False,
     timeout: float | None = None,
 ) -> tuple[list[Any], list[Any]]:
-    """Return Dask arrays of the rows that `work(start, *chunks)` makes, and what else it returns, in order.
-
-    A cluster keeps the rows; without one they are made again when they are looked at. If it is gathering, the work
-    may refer to Dask arrays, which each worker then has all rows of.
-    """
+    """Return Dask arrays of rows that `work(start, *chunks)` makes, and what else; gathering, it may see all rows."""
     from dask import persist
 
     tasks = _chunk_tasks(work, chunks, gathering=gathering)

@@ -161,10 +161,7 @@ def _check_range(name: str, data: Array, scale: Array | None) -> None:
 def round_to(
     A: "Factor", precision: str, *, digits: int = DIGITS[COMPACT], memory: MemoryLimit | None = None
 ) -> Rounded:
-    """Round a matrix to the wire precision. Rounding what was rounded before changes nothing.
-
-    `digits` is the most bits that a compact number may have.
-    """
+    """Round a matrix to the wire precision, a compact one to at most so many digits; twice changes nothing."""
     if precision not in PRECISIONS:
         raise InputError(f"wire precision {precision!r} is unknown; use one of {sorted(PRECISIONS)}")
     if precision == COMPACT:  # with no spectrum to go by, as fine for every column
@@ -380,10 +377,7 @@ def _largest_of(A: Factor) -> float:
 def rounding_norms(
     A: Factor, sent: Rounded, device: str | None = None, *, enough: tuple[float, float] = (0.0, 0.0)
 ) -> tuple[float, float]:
-    """Spectral and nuclear norm of B B' - A A' for the B that was sent; A has orthogonal columns.
-
-    Simple bounds of both, where these are below `enough`: the norms themselves take an eigensolver.
-    """
+    """Spectral and nuclear norm of B B' - A A' for the B that was sent, or bounds that are `enough`."""
     dtype, (n, rank) = dtype_name(reference_of(A)), sent.shape
     if sent.precision == dtype:
         return 0.0, 0.0

@@ -110,11 +110,7 @@ class LowPrecision:
         return cls(gram, ritz(*_krylov(gram, block, block[:, :0], STEPS)))
 
     def corrections(self, found: Ritz, width: int) -> Array:
-        """Directions in which the first pairs found are off.
-
-        Rayleigh and Ritz once more, with the pairs and their residuals as measured in all digits, and few digits for
-        what the matrix does to all the rest: an error of one is then an error of a correction only.
-        """
+        """Directions in which the first pairs are off: Rayleigh and Ritz in few digits, but for these."""
         # In the basis [V, Z]: [[Theta, R'Z], [Z'R, Z'K Z]], with Z what few digits know and R the residuals measured.
         few = self.gram.reference
         V, residuals = like(found.vectors[:, :width], few), like(found.residuals()[:, :width], few)
@@ -154,12 +150,10 @@ class LowPrecision:
 class Streamed:
     """Exact leading eigenpairs from products with thin blocks.
 
-    The start comes from landmarks, with a little noise so that nothing is orthogonal to it; where products in few
-    digits are much faster, from passes in these (`LowPrecision`). Every further pass adds the residual of the
-    present answer to the basis (Rayleigh and Ritz on a block Krylov space), or what few digits make of it, so that
-    residuals are measured and not estimated. It stops when the pairs wanted have converged, none of the others,
-    residual included, reaches up to them, and a random search of the rest (`search`) finds none that does. As with
-    every Krylov method that is a proof for the pairs; that none is missing holds with the probability of the search.
+    The start comes from landmarks, or from passes in few digits where these are much faster (`LowPrecision`). Every
+    further pass adds the residual to the basis (Rayleigh and Ritz on a block Krylov space). It stops when the pairs
+    have converged, no other reaches up to them, and a random search of the rest finds none that does: the pairs are
+    proved; that none is missing holds with the probability of the search.
     """
 
     tolerance: float = 1e-6  # of each pair: its residual |K v - lambda v| as a share of its own eigenvalue

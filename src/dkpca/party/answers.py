@@ -62,7 +62,6 @@ class Party:
     covariates: Callable[[str, Mapping[str, list[int]]], Any] | None = None  # of their owner: from the batch and the
     # rows that take part, by batch, to orthonormal columns
     limits: Limits = ANYTHING  # what the party is willing to answer
-    keeps_rows: bool = True  # whether its state keeps rows of the table; else they are opened again
     here: bool = False  # whether the center is in this process: audited rows are made where they are looked at
     device: str | None = None  # where to compute with landmarks
     memory: MemoryLimit | None = None  # that arrays with a row for each sample may take
@@ -132,12 +131,10 @@ class Party:
         self.raised[question.batch, question.hop] = sent
 
     def whole_state(self, kind: type[Any]) -> Any:
-        """State of the fit with its rows, opened again where they were not kept."""
+        """State of the fit."""
         if not isinstance(self.state, kind):
             raise InputError(f"party {self.name!r} has no fit for this question")
-        if self.state.anchors is not None:
-            return self.state
-        return self.state.with_rows(self.table(self.state.kernel.columns_are))
+        return self.state
 
     def _seeds_of(self, batch: str) -> dict[str, messages.Seed]:
         """Seeds of all other parties, by sender."""
@@ -276,8 +273,7 @@ def _summary(party: Party, question: q.SummaryWanted) -> messages.Summary:
         memory=party.memory,
         prepared=getattr(party.open, "standardized", False),
     )
-    state = replace(state, preparation=getattr(party.open, "preparation", None))
-    party.state = state if party.keeps_rows else state.without_rows()
+    party.state = replace(state, preparation=getattr(party.open, "preparation", None))
     party.sent = summary if question.blind else None
     return summary
 
@@ -320,7 +316,7 @@ def _addends(party: Party, question: q.MaskedWanted, step: float, *, again: bool
     if not again:
         _check_addend(party, what, compared, step)
     if not question.batch:
-        party.state = state if party.keeps_rows else state.without_rows()
+        party.state = state
 
     def of_rows(rows: slice) -> tuple[Any, Any]:
         with quiet():

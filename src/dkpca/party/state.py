@@ -1,8 +1,8 @@
 """What a party keeps of a fit. It never leaves."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from dkpca.errors import InputError
 from dkpca.kernels import Kernel
@@ -37,14 +37,6 @@ class _Kept:
                 f"party {self.party!r}: the table has {X.shape[1]} columns, the fit had {self.origin.shape[0]}"
             )
         return moved(standardized(X, self.shift, self.scale), self.origin, f"party {self.party!r}", memory)
-
-    def without_rows(self) -> Self:
-        """Return the state without the rows of the table, for a holder who can open the table again."""
-        return replace(self, anchors=None)
-
-    def with_rows(self, X: Array) -> Self:
-        """Return the state with the rows of the table it was made from."""
-        return replace(self, anchors=self.kernel.anchors(self.measured(X), self.positions))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,12 +116,6 @@ class PartyState(_Kept):
     share: Array | None = None
     share_deviations: tuple[float, ...] = ()
     result_id: str = ""
-
-    def without_rows(self) -> Self:
-        return replace(super().without_rows(), training=None)
-
-    def with_rows(self, X: Array) -> Self:
-        return replace(super().with_rows(X), training=self.measured(X) if self.keep_training else None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -261,7 +261,7 @@ class Fitted:
 
     party_names: tuple[str, ...]  # in the order of the input
     feature_names: tuple[str, ...]  # of the one table that was cut into parties, if it had names
-    sources: Mapping[str, str]  # paths of tables that a worker opens again, by party
+    sources: Mapping[str, str] = field(default_factory=dict)  # in files of before 0.3: of tables to open again
     shield: Shield = field(default_factory=Shield)  # how the fit was protected
     parameters: Mapping[str, Any]  # of the constructor
     model: FusedModel
@@ -329,6 +329,8 @@ def _fitted(header: Mapping[str, Any], arrays: Mapping[str, Any], hints: Mapping
     )
     if fitted.shield.protect != "none" and header["estimator"] == 1:
         raise WireError(f"{what}: a protected fit from before version 2 of the protocol; fit again")
+    if fitted.sources:
+        raise WireError(f"{what}: a fit of tables given as paths, which are no longer opened; fit again")
     if not set(arrays) <= {INNER_MODEL, IDS, *(INNER_STATE + name for name in fitted.party_names)}:
         raise WireError(f"{what}: does not have the parts of its kind; save it again")
     return fitted

@@ -9,7 +9,7 @@ import polars as pl
 
 from dkpca.errors import InputError
 from dkpca.tables import inputs, numerals
-from dkpca.tables.ids import found_in, oddities
+from dkpca.tables.ids import found_in
 from dkpca.tables.preparation import FARTHEST, MOST_CATEGORIES
 from dkpca.tables.reading import (
     TEXT,
@@ -17,19 +17,16 @@ from dkpca.tables.reading import (
     check_columns,
     column_names,
     opened,
-    some,
     text_among_numbers,
     typed,
     wanted_columns,
-)  # fmt: skip
+)
 from dkpca.tables.text_files import Dialect
 
 AS_IT_IS, AS_DAYS, LEAVE_OUT, DECIDE = "as is", "as days", "leave out", "decide"
 ONE_HOT, CODES = "one-hot", "codes"
 IDENTIFIER = "different in every row: perhaps an identifier"
-LABEL = "perhaps a label: color by it (report --labels), do not send it"
 WHEN = "dates are left out; --dates number uses them as days since 1970-01-01"
-FEW = 10  # different values of a label
 STAND_INS = (-9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0, 99999.0)  # numbers that often mean there is none
 
 
@@ -67,8 +64,8 @@ class Findings:
 
 
 def examine(path: Path, reading: Reading) -> Findings:
-    """Look at all of a table; where no id column is named, the only one that is called so is taken."""
-    called = [] if reading.id_column else [*filter(inputs.called_as_ids, column_names(path, reading.dialect))]
+    """Look at all of a table; where no id column is named, the only one that is called id is taken."""
+    called = [] if reading.id_column else [*filter(inputs.ID_NAME.search, column_names(path, reading.dialect))]
     how = replace(reading, id_column=called[0]) if len(called) == 1 else reading
     with opened(path, how) as table:
         check_columns([name for name in (how.id_column, *how.columns, *how.exclude) if name], table)
@@ -80,14 +77,13 @@ def examine(path: Path, reading: Reading) -> Findings:
     notes, id_problems = found.notes, list[str]()
     if how.id_column is None:
         likely = [column.name for column in columns if IDENTIFIER in column.remarks]
-        notes += [f"No id column found; if {some(likely)} holds the ids, name it with --id"] if likely else []
+        notes += [f"No id column found; if {inputs.some(likely)} holds the ids, name it with --id"] if likely else []
     else:
         try:
-            ids, id_problems = found_in(frame[how.id_column], how.id_normalize, str(path))
+            id_problems = found_in(frame[how.id_column], how.id_normalize, str(path))[1]
         except InputError as error:  # no ids at all
-            ids, id_problems = [], [str(error)]
+            id_problems = [str(error)]
         notes += [f"using {how.id_column!r} as the id column; choose another with --id"] if how is not reading else []
-        notes += [] if id_problems else oddities(ids, how.id_normalize)
     return Findings(
         source=str(path),
         n_rows=frame.height,
@@ -135,8 +131,6 @@ def _column(values: pl.Series, reading: Reading, doubt: str | None) -> ColumnFin
     reasons = []
     if doubt is None and _is_identifier(values, kind, numbers):
         reasons.append(IDENTIFIER)
-    if 2 <= n_different <= FEW and kind != "date" and inputs.called_as_labels(values.name):
-        reasons.append(LABEL)
     if kind == "date" and reading.dates != "number":
         reasons.append(WHEN)
     if kind == "other":

@@ -1,16 +1,19 @@
 """Tables by their suffix, opened without loading more than has to be: text, Parquet, Arrow, NumPy and workbooks.
 
-A folder of Parquet files, as Spark and Dask write it, is one table, file after file by their names.
 Files of AnnData and MuData are read whole.
 """
 
+import csv
 import glob
 import logging
+import lzma
 import math
 import re
 import subprocess
 import sys
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
@@ -24,15 +27,13 @@ from polars.io.plugins import register_io_source
 from dkpca.errors import InputError
 from dkpca.linalg.arrays import free_memory
 from dkpca.tables import inputs, scverse, text_files
-from dkpca.tables.text_files import UNNAMED, Cut, Dialect, Opened, check_names
+from dkpca.tables.text_files import UNNAMED, Dialect, Opened, check_names
 
 TEXT_FILES = (".csv", ".tsv", ".tab", ".txt")
 WORKBOOKS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 BY_COLUMN = (".parquet", ".pq", ".arrow", ".ipc", ".feather")  # formats that keep columns apart
-SUFFIXES = (*TEXT_FILES, *BY_COLUMN, ".npy", ".npz", scverse.ANNDATA, *WORKBOOKS)
-PARQUET = (".parquet", ".pq")
-ASIDE = ("_", ".")  # first letters of files that are about the others: _SUCCESS, _metadata, .part-0.parquet.crc
-SHEET_HEAD = 50  # rows that are looked at to find the header
+SUFFIXES = (*TEXT_FILES, *BY_COLUMN, ".npy", scverse.ANNDATA, *WORKBOOKS)
+BROKEN = (LookupError, RuntimeError, EOFError, csv.Error, zlib.error, lzma.LZMAError, zipfile.BadZipFile)  # of files
 PADDED = re.compile(rb'formatCode="(00+)"')  # a number format that shows leading zeros
 TRY_WORKBOOK = """
 import contextlib, sys, fastexcel
@@ -55,41 +56,50 @@ Writer = Callable[[BinaryIO], object]
 
 def open_table(path: Path, asked: Dialect = AS_WRITTEN, *, id_column: str | None = None) -> Opened:
     """Open a table, written as asked for or as it is found."""
-    inside = path.parent.suffix.lower() == scverse.MUDATA  # FILE.h5mu/NAME is a modality
+    kind, inside = path.suffix.lower(), path.parent.suffix.lower() == scverse.MUDATA  # FILE.h5mu/NAME is a modality
     if not (path.parent if inside else path).exists():
         raise FileNotFoundError(path)
     if str(path) != str(path).encode(errors="replace").decode():
         raise InputError(f"{path}: its name is not UTF-8; rename it")
-    if inside or path.suffix.lower() in (scverse.ANNDATA, scverse.MUDATA):
+    if inside or kind in (scverse.ANNDATA, scverse.MUDATA):
         return _annotated(path)
-    if path.is_dir():
-        return _folder(path)
     if not path.is_file():
         raise InputError(f"{path}: is a directory or a pipe, not a table; give a file")
     if not path.stat().st_size:
         raise InputError(f"{path}: is empty; check the file")
-    kind = path.suffix.lower()
     if kind in TEXT_FILES:
-        return text_files.open_text(path, asked, id_column=id_column)
+        return text_files.open_text(path, asked)
     if kind in WORKBOOKS:
         return _workbook(path, asked, id_column)
-    frame = _typed(path, kind)
-    opened = Opened(str(path), frame, frame.collect_schema().names(), parts=(path,) if kind in BY_COLUMN else ())
-    if kind in BY_COLUMN:  # of a large file, one column is read at a time; constant columns take no bytes
-        columns = 1 if stays_in_its_file(opened) else len(opened.names)
-        inputs.check_room(path, 8 * columns * int(frame.select(pl.len()).collect().item()), math.inf)
-    return opened
+    if kind == ".npy":
+        inputs.check_room(path, path.stat().st_size)
+        frame = _array_file(path)
+        return Opened(str(path), frame.lazy(), frame.columns)
+    if kind not in BY_COLUMN:
+        raise InputError(f"{path}: cannot read {kind!r} files; use one of {', '.join(SUFFIXES)}")
+    # A name with brackets is a name, and no pattern.
+    parquet = kind in (".parquet", ".pq")
+    scanned = pl.scan_parquet(path, glob=False) if parquet else pl.scan_ipc(glob.escape(str(path)))
+    names, stays = scanned.collect_schema().names(), path.stat().st_size >= LARGE
+    # Of a large file, one column is read at a time; constant columns take no bytes.
+    columns = 1 if stays else len(names)
+    inputs.check_room(path, 8 * columns * int(scanned.select(pl.len()).collect().item()), math.inf)
+    return Opened(str(path), scanned, names, stays=stays)
 
 
-def from_array(array: np.ndarray[Any, Any], name: str = "x") -> pl.DataFrame:
-    """Columns x0, x1, ... of a matrix; a vector is one column of its own name."""
-    if not array.nbytes:
-        raise InputError(f"array {name!r} of shape {array.shape} has no values")
-    if array.ndim == 1:
-        return pl.DataFrame({name: array})
-    if array.ndim != 2:
-        raise InputError(f"array {name!r} has {array.ndim} dimensions; a table has rows and columns")
-    return pl.DataFrame({f"{name}{j}": array[:, j] for j in range(array.shape[1])})
+def _array_file(path: Path) -> pl.DataFrame:
+    try:
+        return from_array(np.load(path, mmap_mode="r", allow_pickle=False))
+    except (*BROKEN, tokenize.TokenError, SyntaxError, TypeError, OverflowError, SystemError) as error:
+        raise ValueError(f"it is damaged: {error}") from error
+
+
+def from_array(array: Any) -> pl.DataFrame:
+    """Columns x0, x1, ... of a matrix; a vector is the column x."""
+    if not array.nbytes or array.ndim > 2:
+        raise InputError(f"array of shape {array.shape} has no values, or is no table of rows and columns")
+    columns = {"x": array} if array.ndim == 1 else {f"x{j}": array[:, j] for j in range(array.shape[1])}
+    return pl.DataFrame(columns)
 
 
 def _annotated(path: Path) -> Opened:
@@ -99,81 +109,6 @@ def _annotated(path: Path) -> Opened:
     columns = [pl.Series(name, X[:, j]) for j, name in enumerate(names)]
     frame = pl.DataFrame([pl.Series(scverse.IDS, ids, dtype=pl.String), *columns])
     return Opened(str(path), frame.lazy(), frame.columns)
-
-
-def _folder(path: Path) -> Opened:
-    files = folder_parts(path)
-    frame = pl.scan_parquet(files, glob=False)
-    between = f", from {files[0].name} to {files[-1].name}" if len(files) > 1 else f", {files[0].name}"
-    said = f"read {len(files)} Parquet files in the order of their names{between}"
-    return Opened(str(path), frame, frame.collect_schema().names(), [said], parts=tuple(files))
-
-
-def _typed(path: Path, kind: str) -> pl.LazyFrame:
-    if kind in PARQUET:
-        return pl.scan_parquet(path, glob=False)  # data[1].parquet is a name, no pattern
-    if kind in BY_COLUMN:
-        return pl.scan_ipc(glob.escape(str(path)))
-    if kind == ".npy":
-        inputs.check_room(path, path.stat().st_size)
-        with inputs.numpy_errors():
-            return from_array(np.load(path, mmap_mode="r", allow_pickle=False)).lazy()
-    if kind == ".npz":
-        with inputs.numpy_errors(), np.load(path, allow_pickle=False) as arrays:
-            inputs.check_room(path, 2 * sum(part.file_size for part in arrays.zip.infolist()))
-            named = {key: arrays[key] for key in arrays}
-            other = [key for key, array in named.items() if not isinstance(array, np.ndarray)]
-            if other or not named:
-                raise InputError(f"{path}: has {f'{other[0]!r}, which is no array' if other else 'no arrays'}")
-            return pl.concat([from_array(array, key) for key, array in named.items()], how="horizontal").lazy()
-    raise InputError(f"{path}: cannot read {kind!r} files; use one of {', '.join(SUFFIXES)}")
-
-
-def is_folder(path: Path) -> bool:
-    """Whether this is a folder with Parquet files in it."""
-    return path.is_dir() and any(_is_part(file) for file in path.iterdir())
-
-
-def folder_parts(folder: Path) -> list[Path]:
-    """Return the files of a table in their order: by name, with numbers in names by their size."""
-    found = sorted(file for file in folder.iterdir() if not file.name.startswith(ASIDE))
-    others = [file for file in found if not _is_part(file)]
-    if others:
-        inner = "folders (such as those of a partitioned table)" if others[0].is_dir() else "other files"
-        raise InputError(
-            f"{folder}: a table in a folder consists of Parquet files, and this one has {inner} in it "
-            f"({others[0].name}); move them away, or write the table again without them"
-        )
-    if not found:
-        raise InputError(
-            f"{folder}: is a directory or a pipe, not a table; give a file, or a folder of Parquet files"
-        )
-    found.sort(key=_as_people_count)
-    _check_alike(folder, found)
-    return found
-
-
-def _is_part(file: Path) -> bool:
-    return file.suffix.lower() in PARQUET and not file.name.startswith(ASIDE) and file.is_file()
-
-
-def _as_people_count(file: Path) -> list[tuple[int, int, str]]:
-    """Names in the order in which part.2 is before part.10."""
-    pieces = re.split(r"(\d+)", file.name)
-    return [(int(piece), len(piece), "") if piece.isdecimal() else (-1, 0, piece) for piece in pieces]
-
-
-def _check_alike(folder: Path, files: list[Path]) -> None:
-    """Refuse files whose columns differ: what one of them lacks would be missing in a part of the rows."""
-    first = [*pl.read_parquet_schema(files[0]).items()]  # in their order, with any release of polars
-    for file in files[1:]:
-        schema = [*pl.read_parquet_schema(file).items()]
-        if schema != first:
-            odd = next((pair for pair in [*first, *schema] if pair not in first or pair not in schema), None)
-            what = "are in another order" if odd is None else f"differ, for example {odd[0]!r} ({odd[1]})"
-            raise InputError(
-                f"{folder}: the columns of {files[0].name} and {file.name} {what}; write the same columns to all"
-            )
 
 
 def _workbook(path: Path, asked: Dialect, id_column: str | None) -> Opened:
@@ -187,11 +122,9 @@ def _workbook(path: Path, asked: Dialect, id_column: str | None) -> Opened:
     _try_workbook(path)
     book = fastexcel.read_excel(path)
     logging.getLogger("fastexcel").setLevel(logging.ERROR)  # a column without a value is reported in our own words
-    sheet, head = _sheet(book, asked.sheet, path)
-    rows = [[cell or "" for cell in row] for row in head.rows()]
-    cut = Cut("", rows, list(range(1, len(rows) + 1)), head.width, 1.0)
-    names, position, notes = text_files.header(cut, str(path), id_column)
-    frame = book.load_sheet(sheet, header_row=position, schema_sample_rows=None).to_polars()
+    sheet, first = _sheet(book, asked.sheet, path)
+    names, notes = text_files.header([cell or "" for cell in first], str(path))
+    frame = book.load_sheet(sheet, header_row=0, schema_sample_rows=None).to_polars()
     frame.columns = names
     if id_column in names and frame[id_column].dtype.is_numeric():
         _refuse_padding(path, id_column)
@@ -212,16 +145,16 @@ def _try_workbook(path: Path) -> None:
         raise InputError(f"{path}: cannot be read as a workbook ({reason}); check the file")
 
 
-def _sheet(book: Any, asked: str | None, path: Path) -> tuple[str, pl.DataFrame]:
-    """The sheet asked for, or the only one with something on it; and its first rows, as text."""
+def _sheet(book: Any, asked: str | None, path: Path) -> tuple[str, Sequence[Any]]:
+    """The sheet asked for, or the only one with something on it; and its first row, as text."""
     names = list(book.sheet_names)
     if asked is not None and asked not in names:
         raise InputError(f"{path}: has no sheet {asked!r}; it has {names}")
     heads = {
-        name: book.load_sheet(name, header_row=None, n_rows=SHEET_HEAD, dtypes="string", skip_rows=0).to_polars()
+        name: book.load_sheet(name, header_row=None, n_rows=1, dtypes="string", skip_rows=0).to_polars()
         for name in ([asked] if asked is not None else names)
     }
-    filled = {name: head for name, head in heads.items() if head.height}
+    filled = {name: head.row(0) for name, head in heads.items() if head.height}
     if len(filled) != 1:
         several = f"tables on the sheets {list(filled)}; choose one with --sheet"
         raise InputError(f"{path}: has {several if filled else 'no table on any sheet; check the file'}")
@@ -265,11 +198,6 @@ class Stored:
     def select(self, columns: Sequence[str]) -> "Stored":
         """Some of the columns."""
         return Stored(self._frame, columns, self._source)
-
-
-def stays_in_its_file(opened: Opened) -> bool:
-    """Whether a table is better left where it is."""
-    return sum(part.stat().st_size for part in opened.parts) >= LARGE
 
 
 def embedding_files(

@@ -13,7 +13,6 @@ digits, also where they are stored as fractions (`3.0` is `3`, which is how a wo
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import combinations
 
 import polars as pl
 
@@ -34,11 +33,6 @@ WAYS: Mapping[str, Callable[[str], str]] = {
     "case": str.casefold,
     "zeros": _plain_number,
 }
-ODD = {  # ids that a way would change
-    "zeros": "have leading zeros or end in '.0'",
-    "strip": "have spaces around them",
-    "unicode": "are in decomposed Unicode (not NFC)",
-}
 
 
 def found_in(column: pl.Series, ways: Sequence[str], source: str) -> tuple[list[str], list[str]]:
@@ -53,14 +47,11 @@ def found_in(column: pl.Series, ways: Sequence[str], source: str) -> tuple[list[
     keys = matching_keys(ids, ways)
     twice = next((key for key, count in Counter(keys).items() if count > 1), None)
     if twice is not None:
-        same = [(row, name) for row, name, key in zip(rows, ids, keys, strict=True) if key == twice][:5]
-        numbers, spellings = [row for row, _ in same], list(dict.fromkeys(name for _, name in same))
-        if len(spellings) == 1:
-            what = f"id {spellings[0]!r} in column {column.name!r} occurs in rows {numbers}"
-        else:
-            what = f"ids {spellings} in column {column.name!r}, rows {numbers}, become one id under --id-normalize "
-            what += ",".join(ways)
-        wrong.append(f"{source}: {what}; ids must be unique: keep one of these rows")
+        same = {row: name for row, name, key in zip(rows, ids, keys, strict=True) if key == twice}
+        wrong.append(
+            f"{source}: ids {sorted(set(same.values()))[:5]} in column {column.name!r}, rows {[*same][:5]}, are one "
+            f"id{' under --id-normalize ' * bool(ways)}{','.join(ways)}; ids must be unique: keep one of these rows"
+        )
     return ids, wrong
 
 
@@ -115,37 +106,8 @@ def made_alike(ways: Iterable[str]) -> Callable[[str], str]:
     return alike
 
 
-def oddities(ids: Sequence[str], ways: Sequence[str]) -> list[str]:
-    """What other tables may write differently, in words, where nothing was agreed about it."""
-    found = {way: [text for text in ids if WAYS[way](text) != text] for way in ODD if way not in ways}
-    return [
-        f"{len(odd):,} ids {ODD[way]}, for example {odd[0]!r}; if other tables write them otherwise, all parties can "
-        f"use 'dkpca check --id-normalize {way}'"
-        for way, odd in found.items()
-        if odd
-    ]
-
-
 def written_like(text: str) -> str:
     """Return how an id is written without saying it: 9 for a digit, A and a for letters; leading zeros stay."""
     rest = text.lstrip("0")
     shape = ("9" if c.isdigit() else "A" if c.isupper() else "a" if c.isalpha() else c for c in rest)
     return "0" * (len(text) - len(rest)) + "".join(shape)
-
-
-def would_match(ids: Mapping[str, Sequence[str]], ways: Sequence[str]) -> list[str]:
-    """How many more ids would match if they were made alike, in words; empty if none would."""
-    # Of ids without a partner, how many would find one under each further combination of ways? The fewest ways win.
-    keys = {party: set(map(made_alike(ways), own)) for party, own in ids.items()}
-    common = set.intersection(*keys.values())
-    rest = [own - common for own in keys.values()]
-    missing = [way for way in WAYS if way not in ways]
-    sets = [check_ways([*ways, *more]) for n in range(1, len(missing) + 1) for more in combinations(missing, n)]
-    best = max(sets, key=lambda more: _matches(rest, made_alike(more)), default=())  # the first of equals: the fewest
-    gain = _matches(rest, made_alike(best)) if sets else 0
-    how = f"--id-normalize {','.join(best)}, which 'dkpca check' writes into a party.toml"
-    return [f"{gain:,} more ids would match with {how}"] if gain else []
-
-
-def _matches(rest: Sequence[set[str]], alike: Callable[[str], str]) -> int:
-    return len(set.intersection(*({alike(text) for text in own} for own in rest)))

@@ -1,24 +1,17 @@
 """What a caller may pass as tables: checked, by party, and with their rows in one order.
 
-An array or DataFrame is checked where the caller is. A path to a file, or a function without arguments that returns
-a table, is opened and checked by the worker that computes for the party, and only there: its rows never pass through
-the caller's machine. Rows of several tables are brought into one order by their labels: the index of a DataFrame, or
-ids beside it. Arrays have no labels; their rows match by position, and only where nobody's rows have to move.
+Rows of several tables are brought into one order by their labels: the index of a DataFrame, or ids beside it. Arrays
+have no labels; their rows match by position, and only where nobody's rows have to move.
 """
 
 import contextlib
-import csv
 import datetime
 import hashlib
-import lzma
 import math
 import re
-import tokenize
 import warnings
-import zipfile
-import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from itertools import chain
@@ -29,22 +22,14 @@ import array_api_compat
 import numpy as np
 import scipy.sparse
 
-from dkpca.errors import DataWarning, InputError, StorageError
+from dkpca.errors import DataWarning, InputError
 from dkpca.linalg.arrays import Array, MemoryLimit, device, dtype_name, free_memory, namespace, tall
 from dkpca.messages import check_party_name
 from dkpca.party.state import State
 from dkpca.settings import Fit
 from dkpca.wording import counted
 
-Source = Callable[..., Any]  # of a table: a function without arguments, or a table in a file
 COPIES = 3  # of a table that a fit has at one time
-TEXT_ADVICE = (
-    "convert numbers written as text (astype(float)), make text 0/1 columns with sklearn.preprocessing."
-    "OneHotEncoder(sparse_output=False) (the recipe for numbers and categories in one table is in the documentation, "
-    "'Tables'), or pass these columns as a party of their own with the kernel 'overlap', to which every column is a "
-    "category, numbers too"
-)
-BROKEN = (LookupError, RuntimeError, csv.Error, zlib.error, lzma.LZMAError, zipfile.BadZipFile)  # of damaged files
 SMALL, MOST_TIMES = 2**29, 500  # bytes that any file may take in memory, and how often its own beyond that
 MOST_WHOLE = 2**53  # every whole number up to it is a float64
 CONVERTED = 2**16  # rows of a mapped array that are turned into double precision together
@@ -53,75 +38,8 @@ LEAST_COMMON = 10  # samples that all parties must have where the others are dro
 BEYOND = 2.0**52  # codes of text lie from here to twice as far, where every whole number is a float64
 NOTHING = 2.0**53  # code of a missing value
 FEWEST = 5  # rows: in fewer, any column may be different in each
-ID_WORDS = {"id", "nr", "no", "number", "nummer", "key", "identifier"}
-ID_ENDS = ("nr", "nummer", "kennung")  # of a German word: Patientennr
-WHOLE_NAMES = {"patient", "subject", "proband", "sample", "obs_names"}
-LABEL_STARTS = ("diagnos", "outcome", "label", "target", "class", "klasse", "response", "ergebnis", "befund", "died")
-WORD = re.compile(r"[A-ZÄÖÜ]?[a-zäöüß]+|[A-ZÄÖÜ]+(?![a-zäöüß])")  # also within PatNr, patientID
+ID_NAME = re.compile(r"(?:(?i:(?:^|[\W_])id)|[a-z]I[dD])$|^obs_names$")
 DATES = (datetime.date, datetime.time, datetime.timedelta)
-
-
-def is_source(table: Array | Source) -> bool:
-    """Whether a worker is to open the table."""
-    return callable(table) and not hasattr(table, "shape")
-
-
-@dataclass(frozen=True)
-class InFile:
-    """A table in a file, which a worker opens; with `chosen`, only these columns, in this order."""
-
-    party: str
-    path: Path
-    chosen: tuple[str, ...] = ()
-
-    @property
-    def columns(self) -> Sequence[str] | None:
-        """Names of its columns; None where it has none."""
-        if self.path.suffix == ".npy" or self.chosen:
-            return self.chosen or None
-        try:
-            names: Sequence[str] = _reader(self.party, "reading").column_names(self.path)
-        except (InputError, StorageError) as error:
-            raise InputError(f"party {self.party!r}: {error}") from error
-        return names
-
-    def __getitem__(self, columns: Sequence[str]) -> "InFile":
-        return replace(self, chosen=tuple(columns))
-
-    def __call__(self, memory: MemoryLimit | None = None) -> Array:
-        """Read it."""
-        if self.path.suffix != ".npy":
-            return _reader(self.party).read_numbers(self.party, self.path, self.chosen, memory)
-        if self.path.exists() and not self.path.is_file():
-            raise InputError(f"party {self.party!r}: {self.path} is a directory, a pipe or a device; give a file")
-        try:
-            with numpy_errors():
-                return np.load(self.path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"party {self.party!r}: {self.path} cannot be read as a table of numbers: {error}"
-            ) from error
-
-
-def opened(
-    name: str, table: Array | Source, *, columns_are: str = "quantities", memory: MemoryLimit | None = None
-) -> Array:
-    """Return the party's columns, opening them where they are only named."""
-    if not is_source(table):
-        return table
-    loaded = table(memory) if isinstance(table, InFile) else table()
-    return check_table(name, loaded, columns_are=columns_are, memory=memory)
-
-
-@contextlib.contextmanager
-def numpy_errors() -> Iterator[None]:
-    """Turn what NumPy raises over a damaged file into a `ValueError`."""
-    try:
-        yield
-    except (*BROKEN, tokenize.TokenError, SyntaxError, EOFError, TypeError, OverflowError, SystemError) as error:
-        raise ValueError(f"it is damaged: {error}") from error
-    except MemoryError as error:
-        raise ValueError("it states a size that does not fit into memory") from error
 
 
 class _InputTypeError(InputError, TypeError):
@@ -166,10 +84,10 @@ def check_table(
         raise type(error)(f"party {name!r}: {_explained(table, error)}") from error
 
 
-def columns_of(table: Any) -> list[tuple[str, Any]]:
+def columns_of(table: Any) -> list[tuple[Any, Any]]:
     """Columns as arrays, with their names; those of an array are named by their positions."""
     if hasattr(table, "get_columns"):  # polars
-        return [(repr(own.name), own.to_numpy()) for own in table.get_columns()]
+        return [(own.name, own.to_numpy()) for own in table.get_columns()]
     if hasattr(table, "iloc") and table.ndim == 2:
         places: dict[Any, list[int]] = {}
         for j, kind in enumerate(table.dtypes):
@@ -179,34 +97,27 @@ def columns_of(table: Any) -> list[tuple[str, Any]]:
         for js in places.values():
             block = (table if len(js) == table.shape[1] else table.iloc[:, js]).to_numpy()
             found |= {j: block[:, place] for place, j in enumerate(js)}
-        return [(repr(str(name)), found[j]) for j, name in enumerate(table.columns)]
+        return [(str(name), found[j]) for j, name in enumerate(table.columns)]
     array = np.asarray(table)
-    return [(str(j), array[:, j]) for j in range(array.shape[1])] if array.ndim == 2 else []
+    return [(j, array[:, j]) for j in range(array.shape[1])] if array.ndim == 2 else []
 
 
 def _explained(table: Any, error: Exception) -> str:
-    """What a check of scikit-learn found, and what helps: where values are missing, or a column holds text."""
-    columns = columns_of(table)
-    if "NaN" in str(error):
-        found = sorted(((_n_missing(own), name) for name, own in columns), key=lambda each: -each[0])
-        listed = [f"{name} ({count:,} of {len(columns[0][1]):,} rows)" for count, name in found if count]
-        contain = "column contains" if len(listed) == 1 else "columns contain"
-        return (
-            f"{len(listed)} {contain} NaN: {_some(listed)}; fill in missing values with "
-            "sklearn.impute.SimpleImputer().set_output(transform='pandas'), which keeps names and index, or use the "
-            "dkpca command, which fills in column means and says how many"
-        )
-    return str(error)
+    """What a check of scikit-learn found; of missing values, in which columns."""
+    if "NaN" not in str(error):
+        return str(error)
+    found = [name for name, own in columns_of(table) if any(map(is_missing, own.tolist()))]
+    contain = "column contains" if len(found) == 1 else "columns contain"
+    return (
+        f"{len(found)} {contain} NaN: {some(found)}; fill in missing values with sklearn.impute.SimpleImputer()."
+        "set_output(transform='pandas'), or use the dkpca command, which fills in column means"
+    )
 
 
-def _n_missing(column: Any) -> int:
-    if column.dtype.kind == "f":
-        return int(np.isnan(column).sum())
-    return sum(map(is_missing, column.tolist())) if column.dtype.kind == "O" else 0
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+def some(names: Iterable[Any]) -> str:
+    """Names for a sentence, not more than a reader wants."""
+    named = [repr(name) for name in names]
+    return ", ".join(named[:8]) + (f" and {len(named) - 8} more" if len(named) > 8 else "")
 
 
 def _check_quantities(table: Any) -> None:
@@ -219,20 +130,31 @@ def _check_quantities(table: Any) -> None:
         if kind == "category" or (values.dtype.kind in "OSU" and any(isinstance(v, str | bytes) for v in values))
     ]
     if texts:
-        raise ValueError(f"{counted(len(texts), 'column')} of text or categories: {_some(texts)}; {TEXT_ADVICE}")
+        raise ValueError(
+            f"{counted(len(texts), 'column')} of text or categories: {some(texts)}; make numbers (astype(float)) or "
+            "0/1 columns (sklearn.preprocessing.OneHotEncoder(sparse_output=False)), or give them to a party of "
+            "their own with kernel='overlap'"
+        )
     for name, values in columns:
         kind = values.dtype.kind
-        few = [values.min(), values.max()] if kind in "iu" and len(values) else values.tolist() if kind == "O" else []
-        if beyond_doubles(few):
-            raise ValueError(
-                f"column {name} has whole numbers beyond 2^53, which double precision cannot distinguish; subtract "
-                "a whole number from them first, such as the smallest, or use kernel='overlap' if they are codes"
-            )
+        check_exact(
+            f"column {name!r}",
+            [values.min(), values.max()] if kind in "iu" and len(values) else values.tolist() if kind == "O" else [],
+        )
 
 
 def beyond_doubles(values: Sequence[Any]) -> bool:
     """Whether there is a whole number that is no float64."""
     return any(isinstance(value, int | np.integer) and abs(int(value)) > MOST_WHOLE for value in values)
+
+
+def check_exact(column: str, values: Sequence[Any]) -> None:
+    """Refuse whole numbers that double precision takes for the same as others."""
+    if beyond_doubles(values):
+        raise InputError(
+            f"{column} has whole numbers beyond 2^53, which double precision cannot distinguish; subtract a whole "
+            "number from them first, leave the column out, or use the kernel 'overlap' if they are codes"
+        )
 
 
 def _in_double_precision(table: Any, memory: MemoryLimit | None) -> Any:
@@ -246,44 +168,30 @@ def _in_double_precision(table: Any, memory: MemoryLimit | None) -> Any:
     return X
 
 
-def _reader(name: str, module: str = "preparation") -> Any:
-    """Return what reads tables in files, as for the commands; it needs an extra, and arrays do not."""
-    try:
-        return import_module(f"dkpca.tables.{module}")
-    except ModuleNotFoundError as error:
-        raise InputError(
-            f"party {name!r}: tables in files, and those that the dkpca command prepared, need {error.name}; install "
-            "it with pip install 'dkpca[cli]'"
-        ) from error
-
-
 def check_room(source: Path, needed: int, times: float = MOST_TIMES) -> None:
     """Refuse a file that says it needs more memory than is free, or so many times its bytes."""
+    free, would = free_memory(np.empty(0)), f"{source}: would take {needed / 1e9:,.1f} GB of memory"
     if needed > max(SMALL, times * source.stat().st_size):
-        raise InputError(
-            f"{source}: would take {needed / 1e9:,.1f} GB of memory, more than {times} times its bytes; if it is "
-            "no forgery, save it without compression"
-        )
-    free = free_memory(np.empty(0))
+        raise InputError(f"{would}, more than {times} times its bytes; if it is no forgery, save it uncompressed")
     if needed > free:
-        raise InputError(
-            f"{source}: would take {needed / 1e9:,.1f} GB of memory, and {free / 1e9:.1f} GB are free; check the file"
-        )
+        raise InputError(f"{would}, and {free / 1e9:.1f} GB are free; check the file")
 
 
 def check_is_table(whose: str, table: Any) -> None:
     """Refuse what has no rows and columns of numbers here, with what to pass instead."""
-    advice = ""
     if hasattr(table, "collect"):
         advice = "it is a lazy table; pass table.collect()"
-    elif table is None or isinstance(table, str | Path) or (isinstance(table, list | tuple) and not table):
-        advice = f"it is {table!r}; pass an array or a DataFrame, or a path by party, such as {{'bank': 'bank.csv'}}"
+    elif isinstance(table, str | Path):
+        advice = "it is a path; pass an array or a DataFrame, such as np.load(path, mmap_mode='r')"
+    elif table is None or callable(table) or (isinstance(table, list | tuple) and not table):
+        advice = f"it is {table!r}; pass an array or a DataFrame"
     elif tuple(getattr(table, "shape", ()))[1:] == (0,) and hasattr(table, "columns"):
         advice = "it has no columns"
     elif hasattr(table, "iloc") and table.ndim == 2 and any(str(kind).startswith("Sparse") for kind in table.dtypes):
         advice = "it has columns of pandas' sparse type; pass table.sparse.to_dense()"
-    if advice:
-        raise InputError(f"{whose}: this table cannot be used: {advice}")
+    else:
+        return
+    raise InputError(f"{whose}: this table cannot be used: {advice}")
 
 
 def without_zeros_left_out(name: str, table: Any, *, taken: bool) -> Any:
@@ -300,8 +208,7 @@ def without_zeros_left_out(name: str, table: Any, *, taken: bool) -> Any:
     if COPIES * needed > free:
         raise InputError(
             f"party {name!r}: its sparse table of {table.shape[0]:,} x {table.shape[1]:,} would take {COPIES} x "
-            f"{needed / 1e9:.1f} GB with its zeros, and {free / 1e9:.1f} GB are free; reduce its columns first, for "
-            "example by sklearn.decomposition.TruncatedSVD"
+            f"{needed / 1e9:.1f} GB with its zeros, and {free / 1e9:.1f} GB are free; reduce its columns first"
         )
     return table.toarray()
 
@@ -335,15 +242,6 @@ def _check_tensor(table: Array) -> Array:
     return table
 
 
-def is_list_of_tables(X: Any) -> bool:
-    """A list of 2-D tables, and not one table given as nested lists."""
-    return (
-        isinstance(X, list | tuple)
-        and bool(X)
-        and all(getattr(table, "ndim", 0) == 2 or is_source(table) or isinstance(table, str | Path) for table in X)
-    )
-
-
 def column_groups(parties: Any, n_features: int, names: Any) -> dict[str, list[int]]:
     """Column positions of each party."""
     parties = 1 if parties is None else parties
@@ -358,11 +256,7 @@ def column_groups(parties: Any, n_features: int, names: Any) -> dict[str, list[i
         parties = {f"party{j}": group for j, group in enumerate(parties)}
     odd = [group for group in parties.values() if isinstance(group, str) or not isinstance(group, Iterable)]
     if odd:
-        example = "range(3)" if isinstance(odd[0], slice) else [odd[0]]
-        raise InputError(
-            f"parties names {odd[0]!r} instead of a list of columns; write a list, such as {example}, with the "
-            "names or positions of its columns"
-        )
+        raise InputError(f"parties names {odd[0]!r} instead of a list of names or positions of columns; write a list")
     groups = {
         check_party_name(name): [_position(c, n_features, names) for c in group] for name, group in parties.items()
     }
@@ -372,7 +266,7 @@ def column_groups(parties: Any, n_features: int, names: Any) -> dict[str, list[i
     counts = np.bincount([c for group in groups.values() for c in group], minlength=n_features)
     if (counts != 1).any():
         named = zip(range(n_features) if names is None else names, counts, strict=True)
-        wrong = _some([repr(column) for column, count in named if count != 1])
+        wrong = some(column for column, count in named if count != 1)
         raise InputError(f"parties must cover every column exactly once, but not {wrong}; pass only what they cover")
     return groups
 
@@ -503,13 +397,8 @@ def _reordered(
             placed[name] = table.iloc[rows, rows] if matrix else table.iloc[rows]
         elif hasattr(table, "shape"):
             placed[name] = table[rows][:, rows] if matrix else table[rows]
-        elif hasattr(table, "take"):
-            placed[name] = table.take(rows)  # by the worker that opens it
         else:
-            raise InputError(
-                f"party {name!r}: its table is opened elsewhere and cannot be reordered; pass all tables in the same "
-                "order"
-            )
+            placed[name] = table.take(rows)  # by the worker that opens the file
     return placed
 
 
@@ -708,51 +597,45 @@ def _rows_of(table: Any, rows: Any) -> Any:
 
 
 def by_party(X: Any) -> dict[str, Any] | None:
-    """Return the tables of a mapping or a list by party; None if X is one table."""
-    if is_list_of_tables(X):
+    """Return the tables of a mapping or a list of 2-D tables by party; None if X is one table."""
+    if isinstance(X, list | tuple) and X and all(getattr(table, "ndim", 0) == 2 for table in X):
         X = {f"party{j}": table for j, table in enumerate(X)}
     if not isinstance(X, Mapping) or scipy.sparse.issparse(X):  # a sparse DOK array is a dict too
         return None
-    named = {check_party_name(name): table for name, table in X.items()}
-    return {
-        name: InFile(name, Path(table).absolute()) if isinstance(table, str | Path) else table
-        for name, table in named.items()
-    }
+    return {check_party_name(name): table for name, table in X.items()}
 
 
 def for_fit(given: Mapping[str, Any], fit: Fit, sample_ids: Any) -> PartyTables:
     """Check the tables of a fit."""
-    families = {name: fit.family_of(name) for name in given}
-    dense = {
-        name: without_zeros_left_out(name, table, taken=families[name].takes_sparse) for name, table in given.items()
-    }
-    matrices = [name for name, family in families.items() if family.columns_are == "samples"]
-    for name in [name for name in dense if name not in matrices]:
-        check_features(name, dense[name])
-    dense |= {name: matrix_like_its_rows(name, dense[name]) for name in matrices}
-    found = matched(dense, sample_ids, lacking=fit.lacking, matrices=matrices)
-    columns = {name: names_of_columns(table) for name, table in found.tables.items()}
-    tables, _ = _checked(found.tables, families, same_rows=found.places is None)
-    return replace(found, tables=tables, columns=columns)
-
-
-def _checked(
-    given: Mapping[str, Any], kernels: Mapping[str, Any], *, same_rows: bool
-) -> tuple[dict[str, Array | Source], dict[str, Array]]:
-    """Arrays, or names of tables that a worker opens; and those that are here."""
     if not given:
         raise InputError("no party was given; pass at least one table")
+    kernels = {name: fit.family_of(name) for name in given}
+    matrices = [name for name, kernel in kernels.items() if kernel.columns_are == "samples"]
+    dense = _dense(given, kernels, matrices)
+    for name in [name for name in given if name not in matrices]:
+        check_features(name, dense[name])
+    found = matched(dense, sample_ids, lacking=fit.lacking, matrices=matrices)
+    columns = {name: names_of_columns(table) for name, table in found.tables.items()}
+    return replace(found, tables=_checked(found, kernels), columns=columns)
+
+
+def _dense(given: Mapping[str, Any], kernels: Mapping[str, Any], matrices: Collection[str]) -> dict[str, Any]:
+    """Tables with the zeros of sparse ones, and kernel matrices with columns in the order of rows."""
+    dense = {name: without_zeros_left_out(name, own, taken=kernels[name].takes_sparse) for name, own in given.items()}
+    return dense | {name: matrix_like_its_rows(name, dense[name]) for name in matrices}
+
+
+def _checked(found: PartyTables, kernels: Mapping[str, Any]) -> dict[str, Array]:
+    """Tables as arrays of one kind and, where all parties have all samples, of one length."""
     tables = {
-        name: table if is_source(table) else check_table(name, table, columns_are=kernels[name].columns_are)
-        for name, table in given.items()
+        name: check_table(name, own, columns_are=kernels[name].columns_are) for name, own in found.tables.items()
     }
-    here: dict[str, Array] = {name: table for name, table in tables.items() if not is_source(table)}
-    if same_rows:
-        _check_same_length(here)
-    kinds = {_kind(table) for table in here.values()}
+    if found.places is None:
+        _check_same_length(tables)
+    kinds = {_kind(table) for table in tables.values()}
     if len(kinds) > 1:
         raise InputError(f"parties mix array libraries, precisions or devices {sorted(kinds)}; use one for all")
-    return tables, here
+    return tables
 
 
 def for_new_samples(
@@ -764,17 +647,12 @@ def for_new_samples(
     of_fit: bool = False,
 ) -> PartyTables:
     """Check tables of new samples, or once more those of the fit, against those of the fit."""
-    dense = {
-        name: without_zeros_left_out(name, table, taken=states[name].kernel.takes_sparse)
-        for name, table in given.items()
-    }
-    matrices = [name for name in dense if of_fit and states[name].kernel.columns_are == "samples"]
-    dense |= {name: matrix_like_its_rows(name, dense[name]) for name in matrices}
-    found = matched(dense, sample_ids, lacking=lacking, matrices=matrices, least=1)
-    numbers = {name: as_numbers(states[name], each) for name, each in found.tables.items()}
-    kernels = {name: states[name].kernel for name in numbers}
-    tables, here = _checked(numbers, kernels, same_rows=found.places is None)
-    check_like_fit(here, {name: state.origin for name, state in states.items()})
+    kernels = {name: states[name].kernel for name in given}
+    matrices = [name for name in given if of_fit and kernels[name].columns_are == "samples"]
+    found = matched(_dense(given, kernels, matrices), sample_ids, lacking=lacking, matrices=matrices, least=1)
+    numbers = {name: as_numbers(states[name], own) for name, own in found.tables.items()}
+    tables = _checked(replace(found, tables=numbers), kernels)
+    check_like_fit(tables, {name: state.origin for name, state in states.items()})
     return replace(found, tables=tables, columns={name: states[name].columns for name in tables})
 
 
@@ -782,8 +660,13 @@ def as_numbers(state: State, table: Any) -> Any:
     """New rows in the form that the state expects: as they are, or prepared as the commands did at the fit."""
     if state.preparation is None:
         return like_fit(state.party, table, state.columns)
-    table = table.path if isinstance(table, InFile) else table() if is_source(table) else table
-    return _reader(state.party).new_rows(state, table)
+    try:
+        return import_module("dkpca.tables.preparation").new_rows(state, table)
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"party {state.party!r}: the dkpca command prepared its table, which needs {error.name}; install it with "
+            "pip install 'dkpca[cli]'"
+        ) from error
 
 
 def as_precise_as(X: Any, scores: Array) -> Array:
@@ -850,20 +733,8 @@ def _number(text: str) -> float | None:
     return number if text in (repr(number), str(int(number))) else None
 
 
-def called_as_ids(name: str) -> bool:
-    """Whether the name of a column says that it holds ids."""
-    words = {word.lower() for word in WORD.findall(name)}
-    ends = any(word.endswith(ID_ENDS) for word in words)
-    return ends or bool(ID_WORDS & words) or name.strip().lower() in WHOLE_NAMES
-
-
-def called_as_labels(name: str) -> bool:
-    """Whether a name says that the column holds what a study asks about."""
-    return any(word.lower().startswith(LABEL_STARTS) for word in WORD.findall(name))
-
-
 def are_ids(column: Any) -> bool:
-    """Whether a column with a name such as 'id' has a different text or whole number in every row."""
+    """Whether a column has a different text or whole number in every row."""
     values = np.asarray(column)
     if len(values) < FEWEST or values.dtype.kind not in "OSUiuf":
         return False
@@ -893,18 +764,16 @@ def check_features(party: str, table: Any, *, ids: bool = True) -> None:
             f"party {party!r}: its column names have {table.columns.nlevels} levels; make each name of the first "
             "level a party with {name: table[name] for name in table.columns.unique(0)}, or join the levels into one"
         )
-    named = [(str(name), own) for name, (_, own) in zip(table.columns, columns_of(table), strict=True)]
-    dates = [name for (name, own), kind in zip(named, list(table.dtypes), strict=True) if are_dates(kind, own)]
+    columns = columns_of(table)
+    dates = [name for (name, own), kind in zip(columns, list(table.dtypes), strict=True) if are_dates(kind, own)]
     if dates:
-        hold = "column {} holds" if len(dates) == 1 else "columns {} hold"
         raise InputError(
-            f"party {party!r}: {hold.format(_some([*map(repr, dates)]))} dates, not numbers; leave them out with "
-            f"table.drop(columns={dates[:5]}), or turn them into numbers, such as (dates - dates.min()).dt.days"
+            f"party {party!r}: {counted(len(dates), 'column')} of dates: {some(dates)}; leave them out, or turn them "
+            "into numbers, such as (dates - dates.min()).dt.days"
         )
-    found = [name for name, own in named if ids and called_as_ids(name) and are_ids(own)]
+    found = [name for name, own in columns if ids and ID_NAME.search(name) and are_ids(own)]
     if found:
         raise InputError(
             f"party {party!r}: column {found[0]!r} looks like an id column; match rows by it with "
-            f"table.set_index({found[0]!r}), or leave it out with table.drop(columns={found[:5]}); if it is a "
-            "quantity, rename it"
+            f"table.set_index({found[0]!r}), or leave it out; if it is a quantity, rename it"
         )

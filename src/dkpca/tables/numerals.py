@@ -1,8 +1,8 @@
 """Numbers and dates as people write them: which mark is the decimal one, and text turned into numbers or dates.
 
-A mark is proved by one number that can be read in one way only: `0,5` and `12,34` have a decimal comma, `1.234.567`
-has points between thousands. `1,234` proves nothing. As numbers, dates and times are days since 1970-01-01
-(1970-01-02 12:00 is 1.5), times of day a share of the day, and durations days.
+A mark is proved by one number that can be read in one way only: `0,5` and `12,34` have a decimal comma. `1,234`
+proves nothing. As numbers, dates and times are days since 1970-01-01 (1970-01-02 12:00 is 1.5), times of day a share
+of the day, and durations days.
 """
 
 import re
@@ -18,80 +18,59 @@ USUAL_MISSING = (
     "n.a.", "N.A.", "k.A.", "k. A.", "<NA>", "NaT", "#DIV/0!", "#VALUE!", "#WERT!", "#REF!", "#BEZUG!",
 )  # fmt: skip
 TRUTHS = {"true": True, "false": False}
-GROUPING = " '\u00a0\u202f\u2009\u2019"  # marks between thousands that are nothing else
 OTHER = {",": ".", ".": ","}
 UNCLEAR = r"^[+-]?[1-9][0-9]{0,2}[,.][0-9]{3}$"  # is its mark the decimal one?
+PLAIN = {mark: rf"^[+-]?(?:[0-9]+(?:[{mark}][0-9]*)?|[{mark}][0-9]+)(?:[eE][+-]?[0-9]+)?$" for mark in OTHER}
 MOST_EXACT, MOST_WHOLE = 1e15, 1e38  # beyond the first a double may lose digits; the second is the most of Int128
 DATE_RULE = "days since 1970-01-01"
-DATE_FORMATS = {  # of each order of day, month and year
-    "year-month-day": (
-        "%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S%.f", "%Y/%m/%d",
-    ),
-    "day-month-year": (
-        "%d.%m.%Y", "%d.%m.%Y %H:%M", "%d.%m.%Y %H:%M:%S", "%d/%m/%Y", "%d/%m/%Y %H:%M", "%d/%m/%Y %H:%M:%S",
-    ),
-    "month-day-year": ("%m/%d/%Y", "%m/%d/%Y %H:%M", "%m/%d/%Y %H:%M:%S"),
-}  # fmt: skip
+LIKE_DATES = r"^(\d{4}[-./]\d{1,2}[-./]\d{1,2}|\d{1,2}[-./]\d{1,2}[-./]\d{4})([ T]|$)"
+DATE_FORMATS = (
+    *("%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S%.f"),
+    *("%d.%m.%Y", "%d.%m.%Y %H:%M", "%d.%m.%Y %H:%M:%S"),
+)
 DAY = 86_400_000_000  # microseconds
-
-
-def _written(decimal: str, marks: str) -> str:
-    """Return how numbers are written: plain, perhaps with exponent, or with one of the marks between thousands."""
-    point = re.escape(decimal)
-    grouped = "|".join(rf"(?:{re.escape(mark)}[0-9]{{3}})+" for mark in marks)
-    plain = rf"(?:[0-9]+(?:{point}[0-9]*)?|{point}[0-9]+)(?:[eE][+-]?[0-9]+)?"
-    return rf"^[+-]?(?:[1-9][0-9]{{0,2}}(?:{grouped})(?:{point}[0-9]+)?|{plain})$"
-
-
-WRITTEN = {decimal: _written(decimal, other + GROUPING) for decimal, other in OTHER.items()}
 
 
 def is_number(cell: str) -> bool:
     """Whether some people would write a number so."""
-    return any(re.search(written, cell) for written in WRITTEN.values())
+    return bool(re.search(r"^[+-]?[.,]?[0-9][0-9.,' \u00a0\u202f\u2009\u2019]*([eE][+-]?[0-9]+)?$", cell))
 
 
-def marks_in(columns: Iterable[pl.Series], source: str, asked: str | None) -> tuple[str, str]:
-    """Decimal mark, and mark between thousands (none: empty), of the numbers in columns of text.
-
-    A number that can be read in one way only proves its decimal mark. What all numbers leave open is refused, unless
-    a decimal mark is asked for.
-    """
-    proofs, numbers = dict[str, str](), list[pl.Series]()
+def decimal_mark(columns: Iterable[pl.Series], source: str) -> str:
+    """Decimal mark of the numbers in columns of text: a number that can be read in one way only proves it."""
+    proofs, unclear = dict[str, str](), list[str]()
     for text in columns:
-        read_as = {mark: text.str.contains(written) for mark, written in WRITTEN.items()}
+        read_as = {mark: text.str.contains(plain) for mark, plain in PLAIN.items()}
         if 2 * (read_as[","] | read_as["."]).sum() <= text.count():
             continue
-        numbers.append(text)
         for mark, other in OTHER.items():
-            only = read_as[mark] & ~read_as[other]
-            if only.any():
-                proofs.setdefault(mark, f"{text.filter(only)[0]!r} in column {text.name!r}")
-    if asked is None and len(proofs) > 1:
+            only = text.filter(read_as[mark] & ~read_as[other])
+            doubtful = only.str.contains(UNCLEAR)
+            said = [f"{cells[0]!r} in column {text.name!r}" for cells in (only.filter(~doubtful), only) if len(cells)]
+            if len(said) == 2:
+                proofs.setdefault(mark, said[0])
+            else:
+                unclear += said
+    if len(proofs) > 1:
         examples = " and ".join(proofs[mark] for mark in sorted(proofs))
         raise InputError(f"{source}: has decimal commas and points, {examples}; choose one with --decimal")
-    decimal = asked or next(iter(proofs), None)
-    for text in numbers if decimal is None else ():
-        unclear = text.filter(text.str.contains(UNCLEAR))
-        if len(unclear):
-            mark = "," if "," in unclear[0] else "."
-            raise InputError(
-                f"{source}: the {mark!r} in {unclear[0]!r} in column {text.name!r} could be a decimal mark or a "
-                "thousands separator; choose with --decimal ',' or --decimal '.'"
-            )
-    group = rf"^[+-]?[1-9][0-9]{{0,2}}([{OTHER[decimal or '.']}{GROUPING}])[0-9]{{3}}"
-    found = (mark for text in numbers for mark in text.str.extract(group).drop_nulls().head(1))
-    return decimal or ".", next(found, "")
+    if not proofs and unclear:
+        raise InputError(
+            f"{source}: the mark in {unclear[0]} could be a decimal mark or a thousands separator; choose with "
+            "--decimal ',' or --decimal '.'"
+        )
+    return next(iter(proofs), ".")
 
 
 def as_number(text: pl.Series, decimal: str, thousands: str) -> pl.Series:
     """Numbers in text; null where there is something else."""
     if decimal == "." and not thousands:
         return text.cast(pl.Float64, strict=False)
-    marks = GROUPING if thousands and thousands in GROUPING else thousands
-    plain = text.str.replace_all(f"[{re.escape(marks)}]", "") if marks else text
-    number = plain.str.replace(decimal, ".", literal=True).cast(pl.Float64, strict=False)
-    return number.set(~text.str.contains(_written(decimal, marks)), None)
+    point, mark = re.escape(decimal), re.escape(thousands)
+    grouped = rf"^[+-]?[1-9][0-9]{{0,2}}(?:{mark}[0-9]{{3}})+(?:{point}[0-9]+)?$"
+    written = text.str.contains(rf"{PLAIN[decimal]}|{grouped}" if thousands else PLAIN[decimal])
+    plain = text.str.replace_all(thousands, "", literal=True) if thousands else text
+    return plain.str.replace(decimal, ".", literal=True).cast(pl.Float64, strict=False).set(~written, None)
 
 
 def typed(text: pl.Series, decimal: str, thousands: str, source: str) -> pl.Series:
@@ -111,19 +90,16 @@ def typed(text: pl.Series, decimal: str, thousands: str, source: str) -> pl.Seri
 
 def dates_in(text: pl.Series, source: str) -> pl.Series | None:
     """Dates of a column of text; None if it holds anything else."""
-    if not text.str.contains(r"^\d{1,4}[-./]\d{1,2}[-./]\d{1,4}").all():
+    if not text.str.contains(LIKE_DATES).all():
         return None
     cells = pl.col(text.name)
-    found = text.to_frame().select(
-        pl.coalesce(_dates(cells, form) for form in forms).alias(order) for order, forms in DATE_FORMATS.items()
-    )
-    fitting = [own for own in found if own.null_count() == text.null_count()]
-    if len(fitting) > 1:
+    dates = text.to_frame().select(pl.coalesce(_dates(cells, form) for form in DATE_FORMATS)).to_series()
+    if dates.null_count() > text.null_count():
         raise InputError(
-            f"{source}: the dates in column {text.name!r} can be read as {' or '.join(own.name for own in fitting)}; "
-            f"write them as 2024-01-31, or leave the column out with --exclude {text.name}"
+            f"{source}: column {text.name!r} holds dates such as {text.drop_nulls()[0]!r}; write all as 2024-01-31 "
+            f"or 31.01.2024, or leave the column out with --exclude {text.name}"
         )
-    return fitting[0].alias(text.name) if fitting else None
+    return dates
 
 
 def _dates(text: pl.Expr, form: str) -> pl.Expr:

@@ -7,26 +7,17 @@ applied in place, since a table may fill the memory.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from dkpca.errors import InputError, StorageError
-from dkpca.linalg.arrays import MemoryLimit, tall
+from dkpca.errors import InputError
+from dkpca.linalg.arrays import tall
 from dkpca.party.state import ANOTHER_VERSION, State
 from dkpca.tables import inputs, numerals
-from dkpca.tables.reading import (
-    TEXT,
-    Matrix,
-    Reading,
-    Table,
-    from_frame,
-    read,
-    some,
-    text_among_numbers,
-)
+from dkpca.tables.inputs import some
+from dkpca.tables.reading import TEXT, Matrix, Reading, Table, from_frame, text_among_numbers
 from dkpca.wire import codec
 from dkpca.wording import counted
 
@@ -287,11 +278,8 @@ def _as_numbers(values: pl.Series, column: Column, table: Table) -> Any:
             f"{table.source}: column {values.name!r} holds {kind} values; "
             f"turn them into numbers, or leave it out with --exclude {values.name}"
         )
-    if kind.is_integer() and inputs.beyond_doubles([values.min(), values.max()]):
-        raise InputError(
-            f"{table.source}: column {values.name!r} has whole numbers beyond 2^53, which double precision cannot "
-            f"distinguish; subtract a whole number from them first, or leave it out with --exclude {values.name}"
-        )
+    if kind.is_integer():
+        inputs.check_exact(f"{table.source}: column {values.name!r}", [values.min(), values.max()])
     return numerals.as_floats(values)
 
 
@@ -303,38 +291,10 @@ def preparation_of(state: State) -> Preparation:
 
 
 def new_rows(state: State, table: Any) -> Any:
-    """Numbers of new rows given as a path, DataFrame or array, as the party's state says; labels of rows stay."""
+    """Numbers of new rows in a DataFrame or array, as the party's state says; labels of rows stay."""
     preparation = preparation_of(state)
-    reading = preparation.reading_of_new(None)
-    if isinstance(table, str | Path):
-        return preparation.apply(read(Path(table), reading))
-    X = preparation.apply(from_frame(table, reading, name=f"party {state.party!r}"))
+    X = preparation.apply(from_frame(table, preparation.reading_of_new(None), name=f"party {state.party!r}"))
     return type(table)(X, index=table.index) if hasattr(table, "iloc") else X
-
-
-def read_numbers(party: str, path: Path, columns: Sequence[str] = (), memory: MemoryLimit | None = None) -> Matrix:
-    """Columns of a table in a file for the library, in its own order or in this one; all have to be numbers."""
-    try:
-        table = replace(read(path, Reading(columns=tuple(columns)), by_column=True), memory=memory)
-        names = columns or table.frame.columns
-        kinds = table.frame.schema
-        others = [name for name in names if not (kinds[name].is_numeric() or kinds[name] == pl.Boolean)]
-        if others:
-            raise InputError(
-                f"{path}: the columns {some(others)} are not numbers; leave them out of the file, pass a DataFrame, "
-                "or use the dkpca command, which turns text and dates into numbers"
-            )
-        X = _numbers(table, [Column(name) for name in names])
-        for name, values in zip(names, X.T, strict=True):
-            if np.isnan(values).any():
-                row = int(np.argmax(np.isnan(values))) + 1
-                raise InputError(
-                    f"{path}: column {name!r} has no value in row {row}; fill in such values, or use the dkpca "
-                    "command, which does so"
-                )
-    except (InputError, StorageError) as error:
-        raise InputError(f"party {party!r}: {error}") from error
-    return X
 
 
 def _is_text(values: pl.Series) -> bool:

@@ -4,7 +4,6 @@ Columns of text become numbers where all of the column is numbers: the whole col
 """
 
 import contextlib
-import difflib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,12 +17,12 @@ from dkpca.errors import InputError, StorageError
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.settings import Allowed, setting
 from dkpca.tables import ids as sample_ids
-from dkpca.tables import inputs, numerals, text_files
-from dkpca.tables.formats import AS_WRITTEN, SUFFIXES, Stored, from_array, is_folder, open_table, stays_in_its_file
+from dkpca.tables import numerals, text_files
+from dkpca.tables.formats import AS_WRITTEN, BROKEN, SUFFIXES, Stored, from_array, open_table
 from dkpca.tables.ids import matching_keys
-from dkpca.tables.inputs import are_ids, called_as_ids
+from dkpca.tables.inputs import ID_NAME, are_ids, some
 from dkpca.tables.numerals import is_date
-from dkpca.tables.text_files import NAME_OR_NOTHING, NAMES, SEPARATORS, UNNAMED, Dialect, Opened, check_names
+from dkpca.tables.text_files import NAME_OR_NOTHING, NAMES, UNNAMED, Dialect, Opened, check_names
 from dkpca.wording import counted
 
 TEXT_COLUMNS = ("error", "one-hot", "codes", "ignore")  # what can be done with them
@@ -148,14 +147,14 @@ def opened(path: Path, reading: Reading) -> Iterator[Opened]:
         try:
             yield table
         except pl.exceptions.PolarsError:
-            if table.skip is not None:
+            if table.encoding is not None:
                 text_files.check_widths(table)
             raise
 
 
 def is_table(path: Path) -> bool:
-    """Whether the name of the file is that of a table, or this is a folder of Parquet files."""
-    return path.suffix.lower() in SUFFIXES or is_folder(path)
+    """Whether the name of the file is that of a table."""
+    return path.suffix.lower() in SUFFIXES
 
 
 def column_names(path: Path, dialect: Dialect = AS_WRITTEN) -> list[str]:
@@ -183,21 +182,20 @@ def explained(path: Path) -> Iterator[None]:
         raise StorageError(f"{path}: cannot be read ({error.strerror or error}); check the file") from error
     except MemoryError as error:
         raise InputError(f"{path}: does not fit into memory; give a smaller file, or Parquet") from error
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError, *inputs.BROKEN) as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError, *BROKEN) as error:
         if isinstance(error, InputError):
             raise
         reason = str(error).strip().partition("\n")[0]
-        kind = "Parquet" if path.is_dir() else path.suffix
-        raise InputError(f"{path}: cannot be read as a {kind} table ({reason}); check the file") from error
+        raise InputError(f"{path}: cannot be read as a {path.suffix} table ({reason}); check the file") from error
 
 
 def from_frame(frame: Any, reading: Reading, *, name: str = "table") -> Table:
-    """Take a polars, pandas or Arrow table, or anything else polars accepts."""
-    if hasattr(frame, "to_pandas") or isinstance(frame, pl.DataFrame | dict):
-        table = pl.DataFrame(frame)
-    elif hasattr(frame, "columns") and hasattr(frame, "iloc"):
+    """Take a polars, pandas or Arrow table, or an array."""
+    if hasattr(frame, "iloc"):
         check_names([str(key) for key in frame.columns], name)
         table = pl.DataFrame([_series(str(key), column) for key, column in frame.items()])
+    elif hasattr(frame, "to_pandas") or isinstance(frame, pl.DataFrame):
+        table = pl.DataFrame(frame)
     else:
         table = from_array(np.asarray(frame))
     return _select(Opened(name, table.lazy(), table.columns), reading)
@@ -220,7 +218,7 @@ def _select(opened: Opened, reading: Reading, *, by_column: bool = False) -> Tab
     kept, ignored = _without_ignored(found, reading)
     if not kept:
         raise InputError(f"{opened.source}: no feature column is left; check --columns, --exclude and --text")
-    if by_column and stays_in_its_file(opened):
+    if by_column and opened.stays:
         loaded = cast("pl.DataFrame", Stored(found.frame, [*named, *kept], opened.source))
     else:
         loaded = found.frame.select(*named, *kept).collect(engine="streaming")
@@ -260,8 +258,9 @@ def typed(opened: Opened, wanted: Sequence[str], ids: Sequence[str] = ()) -> Ope
         marks.update(dict(text.filter(gone).value_counts().iter_rows()) if gone.any() else {})
         columns[place] = text.set(gone, None) if gone.any() else text
     # The whole columns decide about the marks in numbers, and a column is numbers if all its values are.
-    decimal, thousands = numerals.marks_in([columns[p] for p in places], opened.source, opened.dialect.decimal)
-    thousands = thousands if opened.dialect.thousands is None else opened.dialect.thousands
+    thousands = opened.dialect.thousands or ""
+    decimal = opened.dialect.decimal or numerals.OTHER.get(thousands)
+    decimal = decimal or numerals.decimal_mark([columns[p] for p in places], opened.source)
     for place in places:
         columns[place] = numerals.typed(columns[place], decimal, thousands, opened.source)
     # Separators at the ends of lines make columns that have neither a name nor a value.
@@ -280,7 +279,7 @@ def typed(opened: Opened, wanted: Sequence[str], ids: Sequence[str] = ()) -> Ope
 
 def _about_rows(empty: pl.Series, last: pl.Series, opened: Opened, *, by_position: bool) -> list[str]:
     """Say how many rows have no value, or end early; where rows match by position none may be empty in between."""
-    notes = text_files.check_widths(opened) if opened.skip is not None and last.sum() > empty.sum() else []
+    notes = text_files.check_widths(opened) if opened.encoding is not None and last.sum() > empty.sum() else []
     inside = empty.head(len(empty) - int(empty.sum()))
     if by_position and inside.any():
         raise InputError(
@@ -298,26 +297,24 @@ def text_among_numbers(values: pl.Series, dialect: Dialect | None) -> str | None
     odd = text.is_not_null() & numbers.is_null()
     if not odd.any() or 2 * odd.sum() >= text.count():
         return None
-    rows, texts = odd.arg_true() + 1, text.filter(odd).unique(maintain_order=True)
-    shown = ", ".join(map(repr, texts.head(3).to_list())) + (" and others" if len(texts) > 3 else "")
-    what = f"column {values.name!r} holds numbers, but for {shown}"
+    rows = odd.arg_true() + 1
     where = f"data row {rows[0]}" if len(rows) == 1 else f"{len(rows):,} rows, first in data row {rows[0]}"
-    mark = "..." if len(texts) > 1 else texts[0] if "," not in texts[0] else f'"{texts[0]}"'
     return (
-        f"{what} in {where}; if that means missing, give --null-values {mark!r} with the other marks that the table "
-        f"uses; otherwise correct it, or leave the column out with --exclude {values.name!r}"
+        f"column {values.name!r} holds numbers, but for {text[rows[0] - 1]!r} in {where}; correct it, say what means "
+        "missing (--null-values) or how numbers are written (--thousands, --decimal), or leave the column out "
+        f"(--exclude {values.name!r})"
     )
 
 
 def _refuse_unnamed_ids(frame: pl.DataFrame, chosen: Sequence[str], source: str) -> None:
-    """Raise if rows match by position although a column has a name such as 'id' and differs in every row."""
-    for name in frame.columns:
-        if name not in chosen and called_as_ids(name) and are_ids(frame[name].to_numpy()):
-            raise InputError(
-                f"{source}: {name!r} looks like an id column, but no id column was given; add "
-                f"--id {name!r}; if all tables list the same samples in the same order, exclude it with 'dkpca check "
-                f"{source} --exclude {name} --write party.toml'"
-            )
+    """Raise if rows match by position although a column is called id and differs in every row."""
+    named = [name for name in frame.columns if name not in chosen and ID_NAME.search(name)]
+    found = [name for name in named if are_ids(frame[name].to_numpy())]
+    if found:
+        raise InputError(
+            f"{source}: {found[0]!r} looks like an id column, but no id column was given; add --id {found[0]!r}, or "
+            "exclude it with 'dkpca check --exclude'"
+        )
 
 
 def _without_ignored(found: Opened, reading: Reading) -> tuple[list[str], list[str]]:
@@ -350,22 +347,6 @@ def wanted_columns(opened: Opened, reading: Reading) -> list[str]:
 
 def check_columns(wanted: Sequence[str], opened: Opened, hint: str = "") -> None:
     """Raise if a column that was named is not there."""
-    for name in wanted:
-        if name not in opened.names:
-            raise InputError(f"{opened.source}: has no column {name!r}; {_did_you_mean(name, opened)}{hint}")
-
-
-def _did_you_mean(name: str, opened: Opened) -> str:
-    used = opened.dialect.separator if opened.dialect else None
-    if used is not None and len(opened.names) == 1:
-        inside = [word for mark, word in SEPARATORS.items() if mark != used and mark in opened.names[0]]
-        if inside:
-            return f"its header has {' and '.join(inside)}, and {used!r} was taken for the separator; set --separator"
-    close = difflib.get_close_matches(name, opened.names, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"it has {some(opened.names)}"
-
-
-def some(names: Sequence[str]) -> str:
-    """Names for a sentence, not more than a reader wants."""
-    shown = ", ".join(repr(name) for name in names[:8])
-    return shown + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    absent = [name for name in wanted if name not in opened.names]
+    if absent:
+        raise InputError(f"{opened.source}: has no column {absent[0]!r}; it has {some(opened.names)}{hint}")

@@ -1,4 +1,4 @@
-"""Text files as people have them: encoding, separator and header are asked for, or found in the head.
+"""Text files as people have them: the first line is the header; encoding and separator are asked for, or found.
 
 A file is opened as columns of text, of which nothing is loaded yet.
 """
@@ -6,10 +6,10 @@ A file is opened as columns of text, of which nothing is loaded yet.
 import codecs
 import csv
 import io
-import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 
 import polars as pl
@@ -17,16 +17,12 @@ import polars as pl
 from dkpca.errors import InputError
 from dkpca.settings import Allowed, setting
 from dkpca.tables import numerals
-from dkpca.wording import counted
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 ROWS = 2000  # of the head that are looked at
-ABOVE = 50  # rows in which a header is looked for
-FEW = 5  # rows that tell how wide a table is
 UNNAMED = "unnamed"
 MOST_COLUMNS = 2**20
-HEAD = 2**18  # letters that are looked at to find out how a file is written
-UTF8 = "utf-8"
+UTF8 = "utf-8-sig"  # with or without its mark
 
 
 # What an entry of party.toml may be, and the words for it.
@@ -47,10 +43,7 @@ class Dialect:
     )
     decimal: str | None = setting(None, NAME, "Decimal mark: , or . (default: detected).", option="--decimal")
     thousands: str | None = setting(
-        None, NAME_OR_NOTHING, "Thousands separator; '' for none (default: detected).", option="--thousands"
-    )
-    encoding: str | None = setting(
-        None, NAME, "Encoding of the file (default: detected, UTF-8 or CP1252).", option="--encoding"
+        None, NAME_OR_NOTHING, "Thousands separator (default: none).", option="--thousands"
     )
     missing: tuple[str, ...] | None = setting(
         None,
@@ -59,6 +52,7 @@ class Dialect:
         option="--null-values",
     )
     sheet: str | None = setting(None, NAME, "Sheet to read, if the workbook has several.", option="--sheet")
+    encoding: str | None = None  # in states of before 0.3; the file itself says it
 
     def __post_init__(self) -> None:
         if self.separator is not None and len(self.separator) != 1:
@@ -69,134 +63,34 @@ class Dialect:
             raise InputError(f"{self.decimal!r} cannot be both the decimal mark and the thousands separator")
 
 
-@dataclass(frozen=True)
-class Cut:
-    """The head of a file, cut at one separator."""
-
-    separator: str
-    rows: list[list[str]]
-    ends: list[int]  # line on which each row ends
-    width: int  # of most rows
-    share: float  # of rows that have this width
-
-    def foreign(self, others: Sequence[str]) -> int:
-        """Cells that another separator would cut, and that are no number."""
-        cells = [cell for row in self.rows if len(row) == self.width for cell in row]
-        return sum(any(mark in cell for mark in others) and not numerals.is_number(cell.strip()) for cell in cells)
-
-    def row_with(self, name: str | None) -> int | None:
-        """Return the first row near the top that has this cell."""
-        near = enumerate(self.rows[:ABOVE])
-        return next((n for n, row in near if name in map(str.strip, row)), None) if name else None
-
-
 def described(dialect: Dialect) -> list[str]:
-    """Say in a few words how a table is written, where it is not with commas, points and UTF-8."""
+    """Say in a few words how a table is written, where it is not with commas and points."""
     words = []
     if dialect.separator not in (None, ","):
         words.append(f"separated by {SEPARATORS.get(dialect.separator, repr(dialect.separator))}")
     if dialect.decimal != ".":
         words.append("decimal comma")
-    if dialect.thousands:
-        words.append(f"thousands separator {dialect.thousands!r}")
-    if dialect.encoding not in (None, UTF8):
-        words.append(f"encoding {dialect.encoding}")
     return [f"format: {', '.join(words)}"] if words else []
 
 
-def _cut_as_asked(head: str, asked: Dialect, source: str, id_column: str | None) -> Cut:
-    if asked.separator is not None:
-        return _cut(head, asked.separator)
-    told = head.partition("\n")[0].strip().strip('"')
-    if told.lower().startswith("sep=") and len(told) == 5:  # Excel's own way to say it
-        return _cut(head, told[4])
-    # A separator cuts most rows into the same number of cells, more than one. Of those that do so about equally
-    # often, the right one leaves the fewest cells that another would still cut.
-    tried = [_cut(head, mark) for mark in SEPARATORS]
-    cuts = [cut for cut in tried if cut.width > 1 and cut.share > 0.5]
-    if not cuts:
-        return tried[0]
-    cuts = [cut for cut in cuts if cut.row_with(id_column) is not None] or cuts
-    best = max(cut.share for cut in cuts)
-    close = [cut for cut in cuts if cut.share > best - 0.02]
-    foreign = [cut.foreign([other.separator for other in close if other is not cut]) for cut in close]
-    fewest = [cut for cut, count in zip(close, foreign, strict=True) if count == min(foreign)]
-    if len(fewest) > 1:
-        candidates = " or ".join(SEPARATORS[cut.separator] for cut in fewest)
-        raise InputError(f"{source}: its columns may be separated by {candidates}; choose one with --separator")
-    return fewest[0]
-
-
-def _cut(head: str, separator: str) -> Cut:
-    reader = csv.reader(io.StringIO(head, newline=""), delimiter=separator)
-    rows, ends = [], []
-    try:
-        for row in reader:
-            rows.append(row)
-            ends.append(reader.line_num)
-            if len(rows) == ROWS:
-                break
-    except csv.Error:  # a field too long to be one: this is not the separator
-        rows, ends = [], []
-    widths = Counter(len(row) for row in rows if any(row))
-    width, count = widths.most_common(1)[0] if widths else (1, 0)
-    return Cut(separator, rows, ends, width, count / max(1, widths.total()))
-
-
-def header(cut: Cut, source: str, id_column: str | None) -> tuple[list[str], int, list[str]]:
-    """Names, lines above the table; notes."""
-    position = cut.row_with(id_column)
-    if position is None:
-        position = next((n for n, row in enumerate(cut.rows) if not _is_above(cut, n, row)), None)
-    if position is None:
-        raise InputError(f"{source}: no header row found; add one with the column names")
-    row = [name.strip() for name in cut.rows[position]]
-    if len(row) > MOST_COLUMNS:
-        raise InputError(f"{source}: has {len(row):,} columns, and a table may have {MOST_COLUMNS:,}; check the file")
-    above = [" ".join(filter(None, map(str.strip, cells))) for cells in cut.rows[:position]]
-    notes = []
-    said = [words for words in above if words and not words.lower().startswith("sep=")]
-    if said:
-        notes.append(f"skipped {counted(len(said), 'line')} above the header, for example {said[0][:60]!r}")
-    if len(row) == cut.width - 1:
-        raise InputError(
-            f"{source}: the header has one name fewer than the rows have values; name the first column too (in R "
-            "with col.names = NA)"
-        )
-    return _named(row, source, notes), cut.ends[position - 1] if position else 0, notes
-
-
-def _is_above(cut: Cut, position: int, row: list[str]) -> bool:
-    """Whether a row stands above the header: empty, a comment, Excel's `sep=`, or a title.
-
-    A row that is shorter than the others is a title if words follow, and the header of R if numbers do.
-    """
-    cells = [cell.strip() for cell in row]
-    filled = sum(map(bool, cells))
-    if not filled or cells[0].startswith("#") or (position == 0 and cells[0].lower().startswith("sep=")):
-        return True
-    if cut.width > 2 and filled == 1:
-        return True
-    following = [cell.strip() for row in cut.rows[position + 1 : position + 2] for cell in row]
-    return len(row) < cut.width and not any(map(numerals.is_number, following))
+def header(cells: Sequence[str], source: str) -> tuple[list[str], list[str]]:
+    """Names of all columns, each once, and notes; columns without a name get one by their position."""
+    if not any(map(str.strip, cells)):
+        raise InputError(f"{source}: no header row found; write the names of the columns into the first line")
+    if len(cells) > MOST_COLUMNS:
+        raise InputError(f"{source}: has {len(cells):,} columns, more than {MOST_COLUMNS:,}; check the file")
+    names = [cell.strip() or f"{UNNAMED}_{position + 1}" for position, cell in enumerate(cells)]
+    check_names(names, source)
+    numbers = [name for name in names[1:] if numerals.is_number(name) and not name.isdecimal()]
+    said = "the header has the number {!r}; if it is a row of data, write a header above it"
+    return names, [said.format(number) for number in numbers[:1]]
 
 
 def check_names(names: Sequence[str], source: str) -> None:
     """Refuse columns of one name."""
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        said = counted(len(twice), "column name")
-        raise InputError(f"{source}: the header repeats {said}, for example {twice[0]!r}; rename them")
-
-
-def _named(row: list[str], source: str, notes: list[str]) -> list[str]:
-    """Names of all columns, each once; columns without a name get one by their position."""
-    names = [name or f"{UNNAMED}_{position + 1}" for position, name in enumerate(row)]
-    check_names(names, source)
-    numbers = [name for name in row[1:] if name and numerals.is_number(name) and not name.isdecimal()]
-    if numbers:
-        notes.append(f"the header has the number {numbers[0]!r}; if it is a row of data, write a header above it")
-    return names
+        raise InputError(f"{source}: the header has {twice[0]!r} more than once; rename these columns")
 
 
 @dataclass(frozen=True)
@@ -208,33 +102,53 @@ class Opened:
     names: list[str]
     notes: list[str] = field(default_factory=list)
     dialect: Dialect | None = None  # None: the format itself says what is a number
-    skip: int | None = None  # lines above the table in a text file; None: it is none
-    parts: tuple[Path, ...] = ()  # files that keep types, and columns apart
+    encoding: str | None = None  # None: it is no text file
+    stays: bool = False  # whether it is better left where it is, and read one column at a time
 
 
-def open_text(path: Path, asked: Dialect, *, id_column: str | None) -> Opened:
+def open_text(path: Path, asked: Dialect) -> Opened:
     """Find out how a text file is written, and open it."""
-    text, encoding = _decoded(path, asked.encoding)
-    end = len(text) if len(text) <= HEAD else text.rfind("\n", 0, HEAD) + 1
-    for _ in range(FEW if text.count("\n", 0, end) < ABOVE else 0):  # a header of many columns is longer by itself
-        end = text.find("\n", end) + 1 or len(text)
-    head = text[:end]
-    if "\r" in head and "\n" not in head:
+    encoding = _encoding(path)
+    with path.open(encoding=encoding, newline="") as file:
+        first = file.readline()
+    if first.endswith("\r"):
         raise InputError(f"{path}: has old Macintosh line endings (CR); save it with other line endings")
-    cut = _cut_as_asked(head, asked, str(path), id_column)
-    names, skip, notes = header(cut, str(path), id_column)
-    dialect = replace(asked, separator=cut.separator, encoding=encoding)
+    separator = asked.separator or _separator(path, encoding, first)
+    rows = _rows(path, encoding, separator, ROWS)
+    names, notes = header(rows[0], str(path))
+    (width, _), *_ = Counter(len(row) for row in rows[1:] if row).most_common(1) or [(len(names), 0)]
+    if len(names) < width:
+        raise InputError(
+            f"{path}: the first line has {len(names)} names, but most rows have {width} values; remove lines above "
+            "the header, and name every column"
+        )
     # polars reads UTF-8 from the file itself.
-    source = path if encoding == UTF8 else io.BytesIO(text.encode())
     frame = pl.scan_csv(
-        source,
+        path if encoding == UTF8 else io.BytesIO(path.read_bytes().decode(encoding).encode()),
         glob=False,  # data[1].csv is a name, no pattern
-        separator=cut.separator,
-        skip_lines=skip,
+        separator=separator,
         infer_schema=False,
         with_column_names=lambda _: names,
     )
-    return Opened(str(path), frame, names, notes, dialect, skip)
+    said = [] if encoding == UTF8 else [f"encoding: {encoding}"]
+    return Opened(str(path), frame, names, [*said, *notes], replace(asked, separator=separator), encoding)
+
+
+def _rows(path: Path, encoding: str, separator: str, most: int) -> list[list[str]]:
+    with path.open(encoding=encoding, newline="") as file:
+        return [*islice(csv.reader(file, delimiter=separator), most)] or [[]]
+
+
+def _separator(path: Path, encoding: str, first: str) -> str:
+    """The one mark that cuts the header; of several, the one that cuts all rows into as many cells."""
+    marks = [mark for mark in SEPARATORS if mark in first and len(_rows(path, encoding, mark, 1)[0]) > 1]
+    if len(marks) > 1:
+        widths = {mark: {len(row) for row in _rows(path, encoding, mark, ROWS) if row} for mark in marks}
+        marks = [mark for mark in marks if len(widths[mark]) == 1] or marks
+    if len(marks) > 1:
+        candidates = " or ".join(SEPARATORS[mark] for mark in marks)
+        raise InputError(f"{path}: its columns may be separated by {candidates}; choose one with --separator")
+    return marks[0] if marks else ","
 
 
 def check_widths(opened: Opened) -> list[str]:
@@ -245,8 +159,8 @@ def check_widths(opened: Opened) -> list[str]:
     assert opened.dialect is not None
     width, used = len(opened.names), opened.dialect.separator or ","
     short, last = list[tuple[int, int]](), 0
-    with Path(opened.source).open(encoding=opened.dialect.encoding, newline="") as file:
-        rows = csv.reader(itertools.islice(file, opened.skip, None), delimiter=used)
+    with Path(opened.source).open(encoding=opened.encoding, newline="") as file:
+        rows = csv.reader(file, delimiter=used)
         next(rows, None)  # the header
         for number, count in enumerate(map(len, rows), start=1):
             if count > width:
@@ -269,25 +183,14 @@ def check_widths(opened: Opened) -> list[str]:
     ]
 
 
-def _decoded(path: Path, asked: str | None) -> tuple[str, str]:
-    """Text of a file, and its encoding: as asked for, UTF-16 by its mark, UTF-8, or Windows-1252."""
+def _encoding(path: Path) -> str:
+    """UTF-16 by its mark, UTF-8, or Windows-1252."""
     data = path.read_bytes()
     utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and data[2:4] != b"\0\0"
-    if asked is None and b"\0" in data and not utf16:
-        raise InputError(f"{path}: contains NUL bytes: it may be UTF-16; try --encoding utf-16-le, or utf-32")
-    try:
-        b"".decode(asked or UTF8)  # refuses what is no encoding of text
-        names = [codecs.lookup(asked).name] if asked else ["utf-16"] if utf16 else [UTF8, "cp1252"]
-    except LookupError as error:
-        raise InputError(
-            f"{path}: --encoding {asked!r} is not known; use utf-8, utf-16, cp1252, iso-8859-1 or similar"
-        ) from error
-    failure = 0
-    for name in names:
+    for name in ["utf-16"] if utf16 else [] if b"\0" in data else [UTF8, "cp1252"]:
         try:
-            return data.decode(name).removeprefix("\ufeff"), name
-        except UnicodeDecodeError as error:
-            failure = error.start + 1
-    if asked or utf16:
-        raise InputError(f"{path}: is not valid {names[0]} at byte {failure:,}; correct --encoding, or leave it out")
-    raise InputError(f"{path}: its text is neither UTF-8 nor Windows-1252; name the encoding with --encoding")
+            data.decode(name)
+        except UnicodeDecodeError:
+            continue
+        return name
+    raise InputError(f"{path}: is neither UTF-8, UTF-16 with its mark, nor Windows-1252; save it as UTF-8")
