@@ -194,29 +194,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         max_memory: int | str | None = None,
         random_state: int | None = None,
     ) -> None:
-        self.n_components: Any = n_components
-        self.kernel = kernel
-        self.law = law
-        self.gamma = gamma
-        self.weights = weights
-        self.degree = degree
-        self.coef0 = coef0
-        self.parties = parties
-        self.rank = rank
-        self.center = center
-        self.solver = solver
-        self.n_landmarks = n_landmarks
-        self.precision = precision
-        self.protect = protect
-        self.projection = projection
-        self.audit = audit
-        self.standardize = standardize
-        self.lacking = lacking
-        self.n_jobs = n_jobs
-        self.timeout = timeout
-        self.device = device
-        self.max_memory = max_memory
-        self.random_state = random_state
+        # As scikit-learn asks for them: every parameter as it was given, under its own name.
+        given = locals()
+        vars(self).update({name: given[name] for name in given if name != "self"})
 
     def fit(self, X: AnyTables, y: object = None, *, covariates: Any = None, sample_ids: Any = None) -> Self:
         """Fit on the parties' columns.
@@ -403,15 +383,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self._rows_stay, self._training = True, tables
         return self if settings.audit is None else self.run_audit(settings.audit)
 
-    @property
-    def agreement_(self) -> Any:
-        """Cosines between the parties' centered kernels; None if the center has no single party's factor."""
-        return self._agreement("cosines")
-
-    @property
-    def agreement_error_(self) -> Any:
-        """Bounds on the differences between `agreement_` and the true cosines."""
-        return self._agreement("errors")
+    agreement_ = property(lambda self: self._agreement("cosines"))
+    agreement_error_ = property(lambda self: self._agreement("errors"))
 
     def _agreement(self, what: str) -> Any:
         """One of the matrices, in the order of `party_names_`; the center's order is by name."""

@@ -55,20 +55,16 @@ def tables_of(X: Any, parties: Any, settings: Fit, sample_ids: Any, compute: Com
     """Tables by party for a fit whose rows stay where they are; refuse what needs them in one place."""
     import dask
 
-    for name, value in BEYOND.items():
-        if getattr(settings, name, value) != value:
-            raise InputError(
-                f"{name}={getattr(settings, name)!r} needs all rows in one place, and beyond {FEW} those of "
-                "Dask collections stay on their workers; leave it out, or gather the tables (X.compute())"
-            )
-    if settings.precision == "compact":
-        raise InputError("precision='compact' codes all rows together; use 'float32' for rows on a Dask cluster")
-    if any(kernel.columns_are == "samples" for kernel in settings.families()):
-        raise InputError("a precomputed kernel matrix is needed in one place; gather it (X.compute())")
-    if sample_ids is not None:
-        raise InputError("rows of Dask collections match by position; leave sample_ids out")
-    if compute.device is not None:
-        raise InputError(f"device={compute.device!r} is for rows in host memory; leave it out for rows on workers")
+    refused = [f"{name}={own!r}" for name, value in BEYOND.items() if (own := getattr(settings, name)) != value]
+    refused += ["precision='compact'"] if settings.precision == "compact" else []
+    refused += ["kernel='precomputed'"] if any(k.columns_are == "samples" for k in settings.families()) else []
+    refused += [] if compute.device is None else [f"device={compute.device!r}"]
+    refused += [] if sample_ids is None else ["sample_ids"]
+    if refused:
+        raise InputError(
+            f"{refused[0]} needs all rows in one place, and beyond {FEW} those of Dask collections stay on their "
+            "workers, and match by position; leave it out, or gather the tables (X.compute())"
+        )
     tables = _by_party(X, parties)
     frames = {name: table for name, table in tables.items() if hasattr(table, "columns")}
     for name, frame in frames.items():

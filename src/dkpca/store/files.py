@@ -159,13 +159,13 @@ def decode_model(data: Buffer, beside: Mapping[str, Summary] | None = None) -> F
     """Return a model that was saved with its messages inside, or that has them beside it; or raise `WireError`."""
     header, arrays = container.unpack(data, entry=MODEL, max_header=MOST_MODEL_HEADER)
     header = container.verify(header, arrays)
-    inside = {name.removeprefix(INSIDE): array for name, array in arrays.items() if name.startswith(INSIDE)}
+    inside, arrays = _parted(arrays, INSIDE)
     if beside is None and not inside:
         raise WireError("is the model of a run, without its messages; give these to dkpca.fuse")
     summaries = beside or {name: _summary(array.tobytes()) for name, array in sorted(inside.items())}
     if header.get("summary_ids") != _ids(summaries):
         raise WireError("does not belong to its messages")
-    return _model(header, {name: own for name, own in arrays.items() if not name.startswith(INSIDE)}, summaries)
+    return _model(header, arrays, summaries)
 
 
 def model_beside(directory: Path) -> FusedModel:
@@ -185,8 +185,7 @@ def _model(header: Header, arrays: Arrays, summaries: Mapping[str, Summary]) -> 
     fields, lacked = _as_today(dict(header.get("fields") or {}), arrays), None
     if LACKING in fields:
         said, settings = codec.values(SAID, fields.pop(LACKING), what="not a model"), fields.get("settings")
-        places = {name.removeprefix(PLACES): own for name, own in arrays.items() if name.startswith(PLACES)}
-        arrays = Arrays({name: array for name, array in arrays.items() if not name.startswith(PLACES)})
+        places, arrays = _parted(arrays, PLACES)
         fit = codec.decode(FusionSettings, settings, what="not a model")
         if (
             set(said) != set(SAID)
@@ -240,6 +239,12 @@ def _fits(model: FusedModel, n_samples: int) -> bool:
     return bool(in_range) and all(array.shape == shape for array, shape in expected)
 
 
+def _parted(arrays: Arrays, prefix: str) -> tuple[Arrays, Arrays]:
+    """Arrays whose names begin so, without that; and the others."""
+    found = Arrays({name.removeprefix(prefix): own for name, own in arrays.items() if name.startswith(prefix)})
+    return found, Arrays({name: own for name, own in arrays.items() if not name.startswith(prefix)})
+
+
 def _as_array(data: bytes) -> Array:
     return np.frombuffer(data, dtype=np.uint8)
 
@@ -257,7 +262,7 @@ def _ids(summaries: Mapping[str, Summary]) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted:
-    """Everything a fitted estimator needs to go on where it was saved; the first four are the file's facts."""
+    """What a fitted estimator needs to go on where it was saved; the first four are the file's facts."""
 
     party_names: tuple[str, ...]  # in the order of the input
     feature_names: tuple[str, ...]  # of the one table that was cut into parties, if it had names
@@ -265,7 +270,7 @@ class Fitted:
     shield: Shield = field(default_factory=Shield)  # how the fit was protected
     parameters: Mapping[str, Any]  # of the constructor
     model: FusedModel
-    states: Mapping[str, State]  # as far as they are known here
+    states: Mapping[str, State]
     ids: tuple[Any, ...] | None = None  # labels of the rows of the fit
 
 
@@ -273,7 +278,7 @@ APART = ("parameters", "model", "states", "ids")  # of these, no facts
 
 
 def write_estimator(path: Path, fitted: Fitted) -> None:
-    """Replace the file, for its owner's eyes only; nothing is changed unless all of it can be written."""
+    """Replace the file, for its owner's eyes only."""
     files = {INNER_MODEL: encode_model(fitted.model)}
     files |= {INNER_STATE + name: encode_state(state) for name, state in fitted.states.items()}
     if fitted.ids is not None:
@@ -298,41 +303,34 @@ def read_estimator(path: Path, hints: Mapping[str, Any]) -> Fitted:
         header, arrays = container.unpack(data, entry=PRIVATE, max_header=MOST_PRIVATE_HEADER)
         if "estimator" not in header:
             raise WireError("the state of one party, not a fitted estimator; dkpca.load opens it")
-        header = container.verify(header, arrays)
-        saved_by = header.get("dkpca", "0.1")
-        if header["estimator"] not in (1, ESTIMATOR_VERSION):
-            raise WireError(
-                f"{ESTIMATOR} has format version {header['estimator']!r}, of dkpca {saved_by}; dkpca "
-                f"{version('dkpca')} reads 1 and {ESTIMATOR_VERSION}"
-            )
-        return _fitted(header, arrays, hints, f"{ESTIMATOR} of dkpca {saved_by}")
+        return _fitted(container.verify(header, arrays), arrays, hints)
 
 
-def _fitted(header: Mapping[str, Any], arrays: Mapping[str, Any], hints: Mapping[str, Any], what: str) -> Fitted:
+def _fitted(header: Mapping[str, Any], arrays: Arrays, hints: Mapping[str, Any]) -> Fitted:
+    what, kind = f"{ESTIMATOR} of dkpca {header.get('dkpca', '0.1')}", header["estimator"]
     given = header.get("parameters")
+    if kind not in (1, ESTIMATOR_VERSION):
+        raise WireError(f"{what}: has format version {kind!r}; this dkpca reads 1 and {ESTIMATOR_VERSION}")
     if isinstance(given, dict):
         given = {name: value for name, value in given.items() if name not in FORMER}
-    if INNER_MODEL not in arrays:
+    states, others = _parted(arrays, INNER_STATE)
+    if INNER_MODEL not in others or not set(others) <= {INNER_MODEL, IDS}:
         raise WireError(f"{what}: does not have the parts of its kind; save it again")
     fitted = codec.decode(
         Fitted,
         header.get("facts"),
         what=what,
         parameters=codec.values(hints, given, what=what),
-        model=decode_model(arrays[INNER_MODEL].tobytes()),
-        states={
-            name.removeprefix(INNER_STATE): decode_state(data.tobytes())
-            for name, data in arrays.items()
-            if name.startswith(INNER_STATE)
-        },
-        ids=_labels(arrays.get(IDS)),
+        model=decode_model(others[INNER_MODEL].tobytes()),
+        states={name: decode_state(data.tobytes()) for name, data in states.items()},
+        ids=_labels(others[IDS].tobytes()) if IDS in others else None,
     )
-    if fitted.shield.protect != "none" and header["estimator"] == 1:
+    if set(states) != set(fitted.party_names):
+        raise WireError(f"{what}: does not have the parts of its kind; save it again")
+    if fitted.shield.protect != "none" and kind == 1:
         raise WireError(f"{what}: a protected fit from before version 2 of the protocol; fit again")
     if fitted.sources:
         raise WireError(f"{what}: a fit of tables given as paths, which are no longer opened; fit again")
-    if not set(arrays) <= {INNER_MODEL, IDS, *(INNER_STATE + name for name in fitted.party_names)}:
-        raise WireError(f"{what}: does not have the parts of its kind; save it again")
     return fitted
 
 
@@ -342,10 +340,8 @@ def _label(label: Any) -> Any:
     return label if isinstance(label, str | int | float) else str(label)
 
 
-def _labels(data: Any) -> tuple[Any, ...] | None:
-    if data is None:
-        return None
-    labels = strict_json.loads(data.tobytes())
+def _labels(data: bytes) -> tuple[Any, ...]:
+    labels = strict_json.loads(data)
     if not isinstance(labels, list) or not all(isinstance(label, str | int | float) for label in labels):
         raise WireError(f"{ESTIMATOR}: does not have the ids of its samples as a list; save it again")
     return tuple(labels)

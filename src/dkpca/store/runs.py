@@ -139,7 +139,7 @@ def fuse(
     with ExitStack() as held:
         if not new:
             held.enter_context(storage.writing(path))
-        before, notes = _settings_before(path, needed=model is None and not {"n_components", "center"} <= set(asked))
+        before, notes = _settings_before(path)
         accepted = _merged(path, received, without, keep or not received)
         model = model or _fused(path, before, accepted, roster=list(roster) or None, **asked)
         ways = tuple(id_normalize or (before.get("id_normalize", ()) if sample_names is None else ()))
@@ -164,7 +164,7 @@ def load(path: Path) -> Run:
     settings = settings_of(model, stored_summaries(path), named_by, ways) | {"versions": stated.get("versions", {})}
     summary = next(iter(model.summaries.values()))
     if named_by == ROW_NUMBERS:
-        return Run(path, model, settings, numbered(summary.n_samples))
+        return Run(path, model, settings, [*map(str, range(summary.n_samples))])
     names = stored_names(path, summary.sample_digest, ways)
     if names is None:
         raise InputError(
@@ -174,13 +174,12 @@ def load(path: Path) -> Run:
     return Run(path, model, settings, names)
 
 
-def _settings_before(path: Path, *, needed: bool) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _settings_before(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Settings that a fusion goes on with; the messages alone are enough, so damaged ones are only said."""
     try:
         return read_settings(path), ()
     except (InputError, StorageError) as error:
-        taken = "; 10 components, centered, are taken where nothing else was asked for" if needed else ""
-        return {}, (f"the settings so far could not be used{taken} ({error})",)
+        return {}, (f"the settings so far could not be used ({error})",)
 
 
 def _merged(path: Path, received: Sequence[Received], without: Sequence[str], keep: bool) -> dict[str, Received]:
@@ -189,8 +188,7 @@ def _merged(path: Path, received: Sequence[Received], without: Sequence[str], ke
     merged = stored_summaries(path) | new
     if not merged:
         raise FusionError(f"{path}: no summary was given, and none is there; name the parties' summary files")
-    unknown = sorted(set(without) - set(merged))
-    if unknown:
+    if unknown := sorted(set(without) - set(merged)):
         raise FusionError(f"no summary from {unknown} to leave out; there are {sorted(merged)}")
     staying = sorted(set(merged) - set(new) - set(without))
     if staying and not keep:
@@ -206,11 +204,8 @@ def _fused(path: Path, before: Mapping[str, Any], accepted: Mapping[str, Receive
     known = {"n_components": 10} | {k: before[k] for k in ("n_components", "center", "law", "weights") if k in before}
     settings = known | {name: value for name, value in asked.items() if value is not None}
     weights, wanted = settings.get("weights"), settings.pop("n_components")
-    if isinstance(weights, Mapping) and asked.get("weights") is None and set(weights) != set(accepted):
-        raise InputError(
-            f"the run so far has weights for {sorted(weights)}, and now the parties are {sorted(accepted)}; "
-            "give --weights"
-        )
+    if isinstance(weights, Mapping) and set(weights) != set(accepted):
+        raise InputError(f"the weights are for {sorted(weights)}, the parties are {sorted(accepted)}; give --weights")
     if before.get("covariates"):
         settings["covariates"] = model_beside(path).covariates
     fuse = partial(fused_model.fuse, [item.message for item in accepted.values()], **settings)
@@ -300,18 +295,14 @@ def names_of(
     if given is not None and messages.digest(matching_keys(given, id_normalize)) != summary.sample_digest:
         raise FusionError(
             f"the {len(given)} ids given are not those of the {summary.n_samples} samples in the messages, in their "
-            "order; give the ids that the parties used (with their --id-normalize, if they agreed on one), or none"
+            "order; give the ids that the parties used, with their --id-normalize"
         )
     names = stored_names(path, summary.sample_digest, id_normalize) if given is None else given
     if names is not None:
         return names, "ids", ()
     by_position = summary.sample_digest == messages.row_number_digest(summary.n_samples)
     lost = () if by_position or not (path / SETTINGS).exists() else (LOST_NAMES,)
-    return numbered(summary.n_samples), ROW_NUMBERS, lost
-
-
-def numbered(n_samples: int) -> list[str]:
-    return [str(row) for row in range(n_samples)]
+    return [*map(str, range(summary.n_samples))], ROW_NUMBERS, lost
 
 
 def write_new(
@@ -323,10 +314,9 @@ def write_new(
     digest: str,
     places: Mapping[str, Sequence[int]] | None,
 ) -> list[str]:
-    """Write the scores of new samples, and the messages they came in, to a directory.
+    """Write the scores of new samples, and the messages they came in, to a directory; return those outside the fit.
 
-    Returns which samples lie outside the range of the fit; settings.json has them, the missing parties, and the
-    samples that the others lack: all but those at their `places`.
+    settings.json has these too, the missing parties, and the samples that others lack: all but those at `places`.
     """
     # Without ids, not the numbers that samples of the fit may have.
     scores = to_numpy(placed.scores)

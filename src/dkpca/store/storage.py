@@ -27,17 +27,6 @@ LARGE = 2**26  # bytes of a file that is mapped into memory, and not read
 
 Content = bytes | memoryview | Callable[[BinaryIO], object]  # of a file, or what writes it
 
-ADVICE = {
-    errno.ENOSPC: "the disk is full; free some space and repeat the command",
-    errno.EDQUOT: "the disk quota is used up; free some space and repeat the command",
-    errno.EFBIG: "the file would be larger than allowed here; raise the limit and repeat the command",
-    errno.EACCES: "no permission to write there; choose another directory",
-    errno.EPERM: "no permission to write there; choose another directory",
-    errno.EROFS: "the file system is read-only; choose another directory",
-    errno.ENOENT: "the directory does not exist; create it first, or choose another",
-    errno.ENOTDIR: "a part of that path is a file, not a directory; choose another directory",
-    errno.EISDIR: "there is a directory of that name; choose another name",
-}
 LOCK = ".lock"
 DKPCA_FILE = "a dkpca file", b"{", 8  # where the header of every file of ours begins
 
@@ -181,8 +170,8 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        advice = ADVICE.get(error.errno or 0, f"{error.strerror}; choose another place")
-        raise StorageError(f"{path}: cannot be written, {advice}") from error
+        why = os.strerror(error.errno or 0)
+        raise StorageError(f"{path}: cannot be written ({why}); make room, or choose another place") from error
 
 
 def _sync_directory(directory: Path) -> None:
