@@ -196,7 +196,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     ) -> None:
         # As scikit-learn asks for them: every parameter as it was given, under its own name.
         given = locals()
-        vars(self).update({name: given[name] for name in given if name != "self"})
+        self.__dict__.update({name: given[name] for name in given if name != "self"})
 
     def fit(self, X: AnyTables, y: object = None, *, covariates: Any = None, sample_ids: Any = None) -> Self:
         """Fit on the parties' columns.
@@ -239,36 +239,25 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     def fit_transform(
         self, X: AnyTables, y: object = None, *, covariates: Any = None, sample_ids: Any = None
     ) -> Array:
-        """Fit, and return the scores of the training samples.
+        """Fit, and return the scores of the training samples, (n_samples, n_components).
 
         Parameters
         ----------
         X, y, covariates, sample_ids
             As for `fit`.
-
-        Returns
-        -------
-        array of shape (n_samples, n_components)
         """
         X = scverse.unwrapped(X)
         self.fit(X, y, covariates=covariates, sample_ids=sample_ids)
-        if self._rows_stay:
-            return self.eigenvectors_ * np.sqrt(self.eigenvalues_)[None, :]
         scores = self.eigenvectors_ * namespace(self.eigenvalues_).sqrt(self.eigenvalues_)[None, :]
         return self._labeled(as_precise_as(X, scores), self._ids)
 
     def transform(self, X: AnyTables, *, covariates: Any = None, sample_ids: Any = None) -> Array:
-        """Place new samples: their scores, in the order of the first table.
+        """Place new samples: their scores, (n_samples, n_components), in the order of the first table.
 
         Parameters
         ----------
         X, covariates, sample_ids
-            As for `fit`, with the columns of the fit; covariates if the fit had any. A mapping may lack parties: see
-            `lacking`.
-
-        Returns
-        -------
-        array of shape (n_samples, n_components)
+            As for `fit`, with its columns, and covariates if it had any. Parties may be missing: see `lacking`.
         """
         check_fitted(self)
         self._check_covariates(covariates)
@@ -355,7 +344,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         n_rows : int
             Number of rows to draw.
         X, sample_ids
-            The tables of the fit, as for `fit`; needed only if the estimator was loaded, unpickled or copied.
+            As for `column_importance`.
         """
         check_fitted(self)
         self._check_unprotected("run_audit")
@@ -430,7 +419,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         return self
 
     def column_importance(self, X: AnyTables = None, *, sample_ids: Any = None) -> dict[str, np.ndarray]:
-        """Return the derivative of each eigenvalue with respect to the log of each column's scale.
+        """Derivative of each eigenvalue with respect to the log of each column's scale, by party.
 
         For RBF kernels, and linear ones under the sum law. Gammas and weights stay fixed; components with nearly
         equal eigenvalues get the mean of their derivatives. Negative: scaling the column up decreases the eigenvalue.
@@ -439,26 +428,17 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         ----------
         X, sample_ids
             The tables of the fit, as for `fit`; needed only if the estimator was loaded, unpickled or copied.
-
-        Returns
-        -------
-        dict of str to array of shape (n_features of the party, n_components)
         """
         tables = self._own_tables("column_importance", X, sample_ids)
         return importance.derivatives(self.model_, self._states, tables)  # type: ignore[arg-type]
 
     def column_association(self, X: AnyTables = None, *, sample_ids: Any = None) -> dict[str, np.ndarray]:
-        """Distance correlation of each column with each component, over 400 samples at most; nonlinear.
+        """Distance correlation of each column with each component, from 0 (independent) to 1: by party.
 
         Parameters
         ----------
         X, sample_ids
-            The tables of the fit, as for `fit`; needed only if the estimator was loaded, unpickled or copied.
-
-        Returns
-        -------
-        dict of str to array of shape (n_features of the party, n_components)
-            Between 0 (independent) and 1.
+            As for `column_importance`. Of more than 400 samples, some are drawn.
         """
         tables = self._own_tables("column_association", X, sample_ids)
         scores = np.asarray(to_numpy(self.model_.scores), dtype=float)

@@ -60,7 +60,7 @@ def summarize(
     Parameters
     ----------
     X : array or DataFrame of shape (n_samples, n_features)
-        The party's columns, finite numbers.
+        The party's columns.
     party : str
         Name under which the center knows this party.
     kernel, gamma, degree, coef0, law
@@ -76,10 +76,8 @@ def summarize(
 
     Returns
     -------
-    summary : Summary
-        The message, for the center.
-    state : PartyState
-        What the party needs to place new samples. It contains data: never send it.
+    summary, state : Summary, PartyState
+        The message for the center, and what the party needs to place new samples: data that it never sends.
 
     Examples
     --------
@@ -89,12 +87,12 @@ def summarize(
     ('bank', 2, 2)
     """
     _check("summarize", sample_ids=sample_ids, limits=limits)
-    rank = tuple(rank) if isinstance(rank, list) else rank
+    rules: Any = tuple(rank) if isinstance(rank, list) else rank
     fit = Fit(
-        n_components=n_components, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, law=law, rank=rank,
+        n_components=n_components, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, law=law, rank=rules,
         precision=precision, standardize=standardize, center=center, solver=solver, projection=projection,
         random_state=random_state,
-    )  # type: ignore[arg-type]  # fmt: skip
+    )  # fmt: skip
     compute, chosen = Compute(device=device, max_memory=max_memory), kernel_of(fit)
     X = without_zeros_left_out(party, X, taken=chosen.takes_sparse)
     if chosen.columns_are == "samples":
@@ -134,7 +132,7 @@ def fuse(
     Parameters
     ----------
     summaries : iterable of Summary
-        One per party, in any order; the answer does not depend on it.
+        One per party, in any order.
     n_components, center, solver, n_landmarks, random_state, weights, device, max_memory
         As for `DKPCA`.
     roster : sequence of str, optional
@@ -184,7 +182,7 @@ def extend(
     sample_ids: Sequence[str] | None = None,
     limits: Limits = ANYTHING,
 ) -> Rows | Partials:
-    """Say where new samples lie as this party sees them: its message for `project`.
+    """Say where new samples lie as this party sees them: its message for `project`, `Partials` if exact.
 
     Parameters
     ----------
@@ -219,7 +217,7 @@ def extend(
 
 
 def project(model: FusedModel, messages: Iterable[Rows | Partials]) -> Array:
-    """Place new samples by what every party of the model says about them.
+    """Place new samples by what every party says about them: scores, as `model.scores` on training samples.
 
     Parameters
     ----------
@@ -227,11 +225,6 @@ def project(model: FusedModel, messages: Iterable[Rows | Partials]) -> Array:
         What `fuse` gave.
     messages : iterable of Rows or of Partials
         One per party, in any order.
-
-    Returns
-    -------
-    array of shape (n_new, n_components)
-        On the training samples these are `model.scores`, to rounding.
 
     Examples
     --------

@@ -366,8 +366,7 @@ def save(path: str | Path, item: Saved) -> None:
     path : str or Path
         The file; one that is there is replaced.
     item : message of dkpca.messages, PartyState or FusedModel
-        A state contains data: only the owner of its file may read it (mode 0600), and it is never sent.
-        A model's file has the summaries inside and can be used alone.
+        A state contains data: only the owner of its file may read it. A model is kept with its summaries.
 
     Examples
     --------
@@ -391,19 +390,14 @@ def load(path: str | Path) -> Saved: ...
 @overload
 def load(path: str | Path, kind: type[SavedT]) -> SavedT: ...
 def load(path: str | Path, kind: type[Any] | None = None) -> Any:
-    """Read what `save` or a command wrote; the file says what it is.
+    """Read what `save` or a command wrote: a message, a private state, or a model, with NumPy arrays.
 
     Parameters
     ----------
     path : str or Path
-        A message, a party's private state, or a model that was saved alone. Nothing in it is executed.
+        The file; it says what it is, and nothing in it is executed. A bad one raises `dkpca.errors.WireError`.
     kind : type, optional
         Class that is wanted, such as `dkpca.Summary`; a file that holds something else is refused. None: any.
-
-    Returns
-    -------
-    message of dkpca.messages, PartyState or FusedModel
-        With NumPy arrays. A bad file raises `dkpca.errors.WireError`.
 
     Examples
     --------
