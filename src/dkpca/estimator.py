@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Self, get_type_hints
@@ -265,8 +264,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if _on_cluster(X):
             covariates = _cluster().in_order_of_rows(covariates, X, self.timeout)
             return self._adjusted(_cluster().transform(self, X, sample_ids), covariates)
-        placed = partial(_cluster().on_a_worker, self, "_placed") if self._rows_stay else self._placed
-        scores, ids, first, outside = placed(X, sample_ids)
+        scores, ids, first, outside = self._here()._placed(X, sample_ids)
         warn(about_new_samples(outside))
         scores = self._adjusted(scores, inputs.rows_of_samples(covariates, ids, first))
         return self._labeled(as_precise_as(X, scores), ids)
@@ -327,8 +325,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """
         check_fitted(self)
         self._check_unprotected("score")
-        if self._rows_stay or _on_cluster(X):
-            return _cluster().on_a_worker(self, "score", X, covariates=covariates, sample_ids=sample_ids)  # type: ignore[no-any-return]
+        if self._rows_stay:
+            return self._here().score(X, covariates=covariates, sample_ids=sample_ids)
         self._check_covariates(covariates)
         given = self._given_new(X, sample_ids, every="score")
         tables = given.tables
@@ -348,8 +346,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """
         check_fitted(self)
         self._check_unprotected("run_audit")
-        if self._rows_stay or _on_cluster(X):
-            return self._audited(_cluster().audited(self, n_rows, X, sample_ids))
+        if self._rows_stay:
+            found = _cluster().here(self, training=True).run_audit(n_rows, X, sample_ids=sample_ids)
+            return self._audited(replace(self.model_, certificate=found.certificate_))
         settings, compute = self._settings()
         replace(settings, audit=n_rows, lacking=None)  # checks the number
         if self.model_.lacking is not None:
@@ -482,7 +481,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         check_fitted(self)
         if self._shield.protect == "blind":
             raise InputError("a report of a blind fit is drawn by a party; fit with protect='none' or 'sums'")
-        fitted = _cluster().here(self) if self._rows_stay else self
+        fitted = self._here()
         if np.ndim(labels) == 1:  # one column
             name = getattr(labels, "name", None) or "label"
             labels = labels.to_frame(name) if hasattr(labels, "iloc") else {name: labels}
@@ -502,7 +501,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             Its observations are samples of the fit, by their names; those that were dropped get NaN.
         """
         check_fitted(self)
-        fitted = _cluster().here(self) if self._rows_stay else self
+        fitted = self._here()
         given = {name: value for name, value in self.get_params(deep=False).items() if value is not None}
         known = self.model_.covariates
         about = {
@@ -540,18 +539,15 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         (3, 2)
         """
         check_fitted(self)
-        if self._rows_stay:
-            _cluster().here(self).save(path)
-            return
-        files = import_module("dkpca.store.files")
+        files, fitted = import_module("dkpca.store.files"), self._here()
         files.write_estimator(
             Path(path),
             files.Fitted(
                 parameters=self.get_params(deep=False),
                 party_names=tuple(self.party_names_),
                 feature_names=tuple(getattr(self, "feature_names_in_", ())),
-                model=self.model_,
-                states=self._states,
+                model=fitted.model_,
+                states=fitted._states,
                 shield=self._shield,
                 ids=None if self._ids is None else tuple(self._ids),
             ),
@@ -571,6 +567,10 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if saved.feature_names:
             estimator.feature_names_in_ = np.array(saved.feature_names, dtype=object)
         return estimator._take_over(saved.model, list(saved.party_names), saved.states, saved.shield, saved.ids)
+
+    def _here(self) -> Self:
+        """The same, with arrays here whose rows are on the workers of a cluster."""
+        return _cluster().here(self) if self._rows_stay else self  # type: ignore[no-any-return]
 
     def __sklearn_is_fitted__(self) -> bool:
         return "model_" in vars(self)
@@ -638,7 +638,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
 
     def _given_new(self, X: AnyTables, sample_ids: Any, *, every: str = "", of_fit: bool = False) -> PartyTables:
         """Tables of new samples, or once more those of the fit; `every` names what needs all of all parties."""
-        tables = self._by_party(X, fitted=True)
+        tables = self._by_party(_cluster().in_memory(X, self.timeout) if _on_cluster(X) else X, fitted=True)
         if not set(tables) <= set(self.party_names_):
             raise InputError(f"the fit had the parties {self.party_names_}; these samples are from {list(tables)}")
         given = inputs.for_new_samples(tables, self._states, sample_ids, self.lacking, of_fit=of_fit)

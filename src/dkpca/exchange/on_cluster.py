@@ -4,7 +4,7 @@ The row engine then works chunk by chunk, nothing with a row for each sample is 
 come out. Up to `FEW` rows the fit is the one of tables in memory.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -41,14 +41,18 @@ def collections_in(X: Any) -> dict[Any, Any]:
 
 
 def gathered(X: Any, timeout: float | None) -> Any:
-    """Return the tables in memory, in the form they were given; None where their rows are too many for that."""
+    """Return the tables in memory; None where their rows are too many for that."""
     tables = collections_in(X)
     rows = sum(on_dask.chunk_sizes(next(iter(tables.values())), timeout))
     needed = SHARE * 8 * rows * sum(table.shape[1] for table in tables.values())
-    if rows > FEW or needed > free_memory(np.empty(0)):
-        return None
+    return None if rows > FEW or needed > free_memory(np.empty(0)) else in_memory(X, timeout)
+
+
+def in_memory(X: Any, timeout: float | None) -> Any:
+    """Collections of tables or of covariates as tables in memory; anything else as it is."""
+    tables = collections_in(X)
     here = dict(zip(tables, on_dask.computed(list(tables.values()), timeout), strict=True))
-    return here.get("", here)
+    return here.get("", here) if tables else X
 
 
 def tables_of(X: Any, parties: Any, settings: Fit, sample_ids: Any, compute: Compute) -> dict[str, Any]:
@@ -93,11 +97,6 @@ def _by_party(X: Any, parties: Any) -> dict[str, Any]:
     if list(tables) != [""]:
         return {check_party_name(name): table for name, table in tables.items()}
     return cut(X, parties)
-
-
-def in_memory(values: Any, timeout: float | None) -> Any:
-    """Values of the samples, computed if they are a collection."""
-    return on_dask.computed([values], timeout)[0] if is_collection(values) else values
 
 
 def in_order_of_rows(covariates: Any, X: Any, timeout: float | None) -> Any:
@@ -157,46 +156,21 @@ def _placed_in_chunks(estimator: Any, work: Any, chunks: on_dask.Chunks, *, gath
         work, chunks, [width], np.float64, gathering=gathering, timeout=estimator.timeout
     )
     warn(diagnostics.about_new_samples(np.concatenate([outside for outside, _ in seen])))
-    _tell(list(dict.fromkeys(each for _, told in seen for each in told))[:MOST_TOLD])
+    for message, category in list(dict.fromkeys(each for _, told in seen for each in told))[:MOST_TOLD]:
+        warn([message], category)
     return scores
 
 
-def on_a_worker(estimator: Any, method: str, *arguments: Any, **named: Any) -> Any:
-    """Call a method of a fitted estimator on a worker, with all rows that it refers to."""
-    called = _calling(estimator, method, *arguments, **named)
-    return on_dask.on_one_worker(called, -1, (), estimator.timeout, _tell)
-
-
-def audited(estimator: Any, n_rows: int, X: Any, sample_ids: Any) -> Any:
-    """Return the model with the findings of an audit, which sees all rows on a worker."""
-    called = _calling(estimator, "run_audit", n_rows, X, sample_ids=sample_ids)
-    found = on_dask.on_one_worker(lambda: called().certificate_, -1, (), estimator.timeout, _tell)
-    return replace(estimator.model_, certificate=found)
-
-
-def _calling(estimator: Any, method: str, *arguments: Any, **named: Any) -> Any:
-    alone, training = _alone(estimator), estimator._training
-
-    def called() -> Any:
-        alone._training = training
-        return getattr(_renamed(alone), method)(*arguments, **named)
-
-    return called
-
-
-def here(estimator: Any) -> Any:
-    """Return the same estimator, its arrays in files without a name that were written chunk by chunk."""
-    found = _renamed(on_dask.here(_alone(estimator)))
+def here(estimator: Any, *, training: bool = False) -> Any:
+    """The same estimator, its arrays (and the tables of its fit) in files without a name, written chunk by chunk."""
+    found = on_dask.here(_alone(estimator))
+    found._training = on_dask.here(estimator._training) if training else None
     found.n_jobs, found.timeout = estimator.n_jobs, estimator.timeout
+    if found._shield.protect == "none":
+        # States name the summaries as these are named where all their rows are.
+        names = {name: wire.fingerprint(summary) for name, summary in found.model_.summaries.items()}
+        found._states = {name: replace(state, summary_id=names[name]) for name, state in found._states.items()}
     return found
-
-
-def _renamed(estimator: Any) -> Any:
-    """States that name the summaries as these are named where all their rows are."""
-    if estimator._shield.protect == "none":
-        names = {name: wire.fingerprint(summary) for name, summary in estimator.model_.summaries.items()}
-        estimator._states = {name: replace(s, summary_id=names[name]) for name, s in estimator._states.items()}
-    return estimator
 
 
 def _alone(estimator: Any) -> Any:
@@ -205,9 +179,3 @@ def _alone(estimator: Any) -> Any:
     alone._rows_stay = False
     alone.n_jobs = alone.timeout = None
     return alone
-
-
-def _tell(told: Iterable[tuple[str, type[Warning]]]) -> None:
-    """Give warnings again where the library was called."""
-    for message, category in told:
-        warn([message], category)
