@@ -258,9 +258,8 @@ class TestAfterTheFit:
         assert isinstance(again.transform(tables), np.ndarray)
 
 
-def test_new_rows_in_chunks_where_every_sample_of_the_fit_is_a_landmark(rng, monkeypatch):
-    monkeypatch.setattr(on_cluster, "FEW", 100)
-    monkeypatch.setattr(on_dask, "memory_of_a_worker", lambda: 100_000.0)
+@pytest.mark.usefixtures("few_rows_are_many")
+def test_new_rows_in_chunks_where_every_sample_of_the_fit_is_a_landmark(rng):
     tables, new = arrays(rng), arrays(rng, 60)
     model = DKPCA(2, rank=5, gamma=0.02).fit(on_chunks(tables))
     assert model._rows_stay

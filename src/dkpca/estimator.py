@@ -371,16 +371,16 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self._rows_stay, self._training = True, tables
         return self if settings.audit is None else self.run_audit(settings.audit)
 
-    agreement_ = property(lambda self: self._agreement("cosines"))
-    agreement_error_ = property(lambda self: self._agreement("errors"))
+    agreement_ = property(lambda self: self._agreement(0))
+    agreement_error_ = property(lambda self: self._agreement(1))
 
-    def _agreement(self, what: str) -> Any:
+    def _agreement(self, which: int) -> Any:
         """One of the matrices, in the order of `party_names_`; the center's order is by name."""
         check_fitted(self)
         if agreement.missing(self.model_, self._shield.protect):
             return None
         order = [list(self.model_.summaries).index(name) for name in self.party_names_]
-        return getattr(agreement.agreement(self.model_), what)[np.ix_(order, order)]
+        return agreement.agreement(self.model_)[which][np.ix_(order, order)]
 
     @property
     def party_shares_(self) -> Any:
@@ -520,8 +520,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator to one file, which only its owner may read. It contains data: never send it.
 
-        It is no pickle: a kernel that no installed package offers, or a rank rule or solver of your own, cannot be
-        saved. What `set_output` chose is not saved.
+        It is no pickle: a kernel, a rank rule or a solver of your own cannot be saved, nor what `set_output` chose.
 
         Parameters
         ----------

@@ -8,7 +8,6 @@ of them changes by no more than both angles together allow.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -26,15 +25,6 @@ SAMPLED = 1000  # samples that a permutation test looks at: a random subset is a
 PERMUTATIONS = 999
 
 
-@dataclass(frozen=True)
-class KernelAgreement:
-    """Cosines between the parties' centered kernel matrices, and how far the true ones may be from them."""
-
-    parties: tuple[str, ...]
-    cosines: Matrix  # (n_parties, n_parties)
-    errors: Matrix  # (n_parties, n_parties): bounds
-
-
 def missing(model: FusedModel, protect: str) -> str | None:
     """Say why there is no agreement to speak of; None if there is."""
     if protect == "sums":
@@ -42,8 +32,8 @@ def missing(model: FusedModel, protect: str) -> str | None:
     return "there is one party" if len(model.summaries) < 2 else None
 
 
-def agreement(model: FusedModel) -> KernelAgreement:
-    """Cosines between all pairs of parties, with a bound for each."""
+def agreement(model: FusedModel) -> tuple[Matrix, Matrix]:
+    """Cosines between the parties' centered kernel matrices, and how far the true ones may be from them."""
     factors, sizes = _factors(model)
     names = tuple(factors)
     norms = [math.sqrt(_product(A, A)) for A in factors.values()]
@@ -54,7 +44,7 @@ def agreement(model: FusedModel) -> KernelAgreement:
         cosine = min(1.0, _product(factors[names[i]], factors[names[j]]) / both) if both > 0 else 0.0
         cosines[i, j] = cosines[j, i] = cosine
         errors[i, j] = errors[j, i] = _moved(cosine, turned[i] + turned[j])
-    return KernelAgreement(names, cosines, errors)
+    return cosines, errors
 
 
 def unrelated(model: FusedModel, *, n_permutations: int = PERMUTATIONS, seed: int = 0) -> dict[str, float]:
@@ -92,7 +82,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     # p_(i) (m - i + 1) in ascending order, each at least as large as those before it.
     order = np.argsort(p_values, kind="stable")
     stepped = np.asarray(p_values)[order] * np.arange(len(p_values), 0, -1)
-    return np.minimum(np.maximum.accumulate(stepped), 1.0)[np.argsort(order)].tolist()
+    return [float(p) for p in np.minimum(np.maximum.accumulate(stepped), 1.0)[np.argsort(order)]]
 
 
 def _product(A: Array, B: Array) -> float:

@@ -16,7 +16,6 @@ zero only if they are independent.
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -59,41 +58,26 @@ def derivatives(model: FusedModel, states: Mapping[str, PartyState], tables: Map
     return found
 
 
-@dataclass(frozen=True)
-class Drives:
-    """How much each eigenvalue grows when a column is stretched, and bounds on how far that is off; by CSV."""
-
-    columns: tuple[str, ...]
-    values: Matrix  # (n_columns, n_components): by the logarithm of the column's scale
-    errors: Matrix  # (n_columns, n_components)
-
-    def to_csv(self) -> bytes:
-        """Return a table with a row for each column: a derivative and its bound by component."""
-        heads = [f"{what}_{d + 1}" for what in ("component", "error") for d in range(self.values.shape[1])]
-        text, numbers = io.StringIO(), np.hstack([self.values, self.errors]).tolist()
-        rows = ([name, *map(repr, row)] for name, row in zip(self.columns, numbers, strict=True))
-        csv.writer(text, lineterminator="\n").writerows([["column", *heads], *rows])
-        return text.getvalue().encode()
-
-    @classmethod
-    def from_csv(cls, data: bytes) -> "Drives":
-        """Read what `to_csv` wrote."""
-        _, *rows = csv.reader(io.StringIO(data.decode(), newline=""))
-        values, errors = np.hsplit(np.array([row[1:] for row in rows], dtype=float), 2)
-        return cls(tuple(row[0] for row in rows), values, errors)
-
-
-def at_party(kernel: Kernel, columns: Sequence[str], X: Matrix, scores: Matrix) -> Drives | None:
+def at_party(kernel: Kernel, X: Matrix, scores: Matrix) -> Matrix | None:
     """Derivatives of a party's columns under the sum law, from its own matrix; None if its kernel has none."""
-    V, values = _components(scores)
-    own = kernel.slopes(partial(_times, KernelGram(kernel, X)), X, V)
-    return None if own is None else Drives(tuple(columns), np.asarray(own @ _groups(values)), np.zeros(own.shape))
-
-
-def _components(scores: Matrix) -> tuple[Matrix, Any]:
-    """Eigenvectors and eigenvalues from scores."""
     values = np.sum(scores**2, axis=0)
-    return scores / np.sqrt(np.where(values > 0, values, 1.0)), values
+    V = scores / np.sqrt(np.where(values > 0, values, 1.0))
+    own = kernel.slopes(partial(_times, KernelGram(kernel, X)), X, V)
+    return None if own is None else np.asarray(own @ _groups(values))
+
+
+def to_csv(columns: Sequence[str], drives: Matrix) -> bytes:
+    """Return a table with a row for each column: its derivative by component."""
+    text, heads = io.StringIO(), (f"component_{d + 1}" for d in range(drives.shape[1]))
+    rows = ([name, *map(repr, row)] for name, row in zip(columns, drives.tolist(), strict=True))
+    csv.writer(text, lineterminator="\n").writerows([["column", *heads], *rows])
+    return text.getvalue().encode()
+
+
+def from_csv(data: bytes) -> tuple[list[str], Matrix]:
+    """Read what `to_csv` wrote."""
+    _, *rows = csv.reader(io.StringIO(data.decode(), newline=""))
+    return [row[0] for row in rows], np.array([row[1:] for row in rows], dtype=float)
 
 
 def _times(K: Gram, block: Matrix) -> Matrix:

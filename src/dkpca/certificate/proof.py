@@ -283,7 +283,6 @@ def certify(
     law: Law,
     pairs: Eigenpairs,
     fused_trace: float,
-    meaning: str = "",
     centered: bool = True,
     Q: Array | None = None,
 ) -> Certificate:
@@ -331,7 +330,6 @@ def certify(
         eigenvalues=tuple(found.tolist()),
         next_eigenvalue=float(pairs.next_value),
         probe=pairs.probe,
-        meaning=meaning,
     )
 
 

@@ -25,29 +25,18 @@ NOT_HERE = (
     "lacking", "n_jobs", "timeout",
 )  # fmt: skip
 
-Ids = Annotated[
-    Path | None,
-    typer.Option("--ids", help="Table with the sample ids (name the id column with --id), or a party.toml."),
-]
-
 
 @o.takes_settings(skip=NOT_HERE)
 def fuse(
     asked: GivenSettings,
     out: Annotated[Path, typer.Option("--out", help="Run directory to create or update.")],
     paths: Annotated[
-        list[Path] | None,
-        typer.Argument(help="All summaries; with --keep, only new summaries and replacements.", show_default=False),
+        list[Path] | None, typer.Argument(help="All summaries; with --keep, only new ones.", show_default=False)
     ] = None,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Also use the other parties' summaries that the run already has.")
-    ] = False,
-    roster: Annotated[
-        str,
-        typer.Option("--roster", help="Required parties, separated by commas (default: all that sent a summary)."),
-    ] = "",
-    without: Annotated[list[str] | None, typer.Option("--without", help="Leave this party out from now on.")] = None,
-    ids: Ids = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the summaries that the run already has.")] = False,
+    roster: Annotated[str | None, o.option("--roster", "Required parties, with commas (default: all given).")] = None,
+    without: Annotated[list[str] | None, o.option("--without", "Leave this party out from now on.")] = None,
+    ids: Annotated[Path | None, o.option("--ids", "Table of the sample ids, with --id; or a party.toml.")] = None,
     id_column: Annotated[str | None, o.option("--id", "Id column of the --ids table.")] = None,
     as_json: o.AsJson = False,
 ) -> None:
@@ -61,7 +50,9 @@ def fuse(
     received = [receive(path, Summary) for path in paths or []]
     names = [item.message.party for item in received] + runs.parties_in(out)
     fit, compute, given = asked.fit(names), asked.compute, asked.given
-    sample_names, ways = read_names(ids, id_column)
+    named_by = None if ids is None else at_hand(ids, None, id_column)
+    if named_by is not None and named_by.reading.id_column is None:
+        raise InputError(f"--ids {ids}: name its id column with --id")
     at_work("fusing")
     run = runs.fuse(
         out,
@@ -70,26 +61,16 @@ def fuse(
         solver=fit.solver,
         n_landmarks=fit.n_landmarks,
         random_state=fit.seed,
-        roster=[name.strip() for name in roster.split(",") if name.strip()],
+        roster=o.column_names([roster] if roster else None),
         without=without or (),
         keep=keep,
-        sample_names=sample_names,
-        id_normalize=ways,
+        sample_names=None if named_by is None else named_by.ids(),
+        id_normalize=() if named_by is None else named_by.reading.id_normalize,
         device=compute.device,
         memory=MemoryLimit.of(compute.max_memory, out.parent),
     )
     used = [f"{name}: {file}" for name, file in run.came_in.items()]
     show(as_json, run_facts(run), [*used, *run_words(run)])
-
-
-def read_names(ids: Path | None, id_column: str | None) -> tuple[list[str] | None, tuple[str, ...]]:
-    """Sample names from a table or a party.toml, and how the parties agreed to make ids alike."""
-    if ids is None:
-        return None, ()
-    table = at_hand(ids, None, id_column)
-    if table.reading.id_column is None:
-        raise InputError(f"--ids {ids}: name its id column with --id")
-    return table.ids(), table.reading.id_normalize
 
 
 def run_facts(run: Run) -> dict[str, object]:

@@ -146,7 +146,8 @@ def drive(
         if ask.readers == "next":
             roster = list(given)
             for number, name in enumerate(roster):
-                parties[roster[(number + 1) % len(roster)]].receive_list(ask.one, given[name])
+                after = parties[roster[(number + 1) % len(roster)]]
+                after.raised[ask.one.batch, ask.one.hop] = given[name]
         if ask.readers == "parties":
             for name, messages in given.items():
                 for other, message in messages.items():

@@ -94,15 +94,13 @@ class StudyMemory:
         return Secrets(self.memory.identity(), self.memory._secret(self.path / "seed.key"))
 
     def close(self, shown: Iterable[str] | None = ()) -> None:
-        """Delete the keys of this study and everything they opened; what was sent stays on record.
-
-        A study that ended before any number left the table, and now cannot go on, counts as none: so DIR, its ledger
-        and what the folder has `shown` of this member's files all have to say. None: the folder cannot be read.
-        """
+        """Delete the keys of this study and everything they opened; what was sent stays on record."""
         self.replace("closed", b"")
         self.forget("seed.key")
         for folder in ("opened", "table"):
             shutil.rmtree(self.path / folder, ignore_errors=True)
+        # A study that ended before any number left the table, and now cannot go on, counts as none: DIR, its ledger
+        # and what the folder has shown of this member's files all have to say. None: the folder cannot be read.
         sent = {path.name for path in (self.path / "sent").glob("*")} | set(shown or ())
         sent |= {line["step"] for line in self.memory.ledger() if line.get("study") == self.path.name}
         if shown is not None and all(map(BEFORE_NUMBERS.fullmatch, sent)):

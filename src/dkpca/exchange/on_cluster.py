@@ -124,7 +124,7 @@ def transform(estimator: Any, X: Any, sample_ids: Any) -> Any:
         (scores, *_, outside), told = on_dask.recorded(lambda: alone._placed(tables, None))
         return [np.asarray(scores, dtype=np.float64)], (outside, told)
 
-    return _placed_in_chunks(estimator, placed, chunks, gathering=True)
+    return _placed_in_chunks(estimator, placed, chunks)
 
 
 def _transform_rows(estimator: Any, X: Any) -> Any:
@@ -149,12 +149,10 @@ def _transform_rows(estimator: Any, X: Any) -> Any:
     return _placed_in_chunks(estimator, placed_by_all, on_dask.chunks_of(list(arrays.values())))
 
 
-def _placed_in_chunks(estimator: Any, work: Any, chunks: on_dask.Chunks, *, gathering: bool = False) -> Any:
+def _placed_in_chunks(estimator: Any, work: Any, chunks: on_dask.Chunks) -> Any:
     """Scores as a Dask array; samples outside the fit are said once for all chunks, other warnings each once."""
     width = len(estimator.eigenvalues_)
-    (scores,), seen = on_dask.chunks_made(
-        work, chunks, [width], np.float64, gathering=gathering, timeout=estimator.timeout
-    )
+    (scores,), seen = on_dask.chunks_made(work, chunks, [width], np.float64, timeout=estimator.timeout)
     warn(diagnostics.about_new_samples(np.concatenate([outside for outside, _ in seen])))
     for message, category in list(dict.fromkeys(each for _, told in seen for each in told))[:MOST_TOLD]:
         warn([message], category)

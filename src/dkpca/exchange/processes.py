@@ -147,4 +147,4 @@ def matched_samples(
         counts = ", ".join(f"{name} has {len(own):,}" for name, own in ids.items())
         what = "mean rows" if lacking == "mean" else "completed rows"
         notes = [f"{len(names):,} samples, of which {n_common:,} are in all tables ({counts}); {what} for others"]
-    return given, names, [*(given.notes if lacking else given.moved), *notes]
+    return given, names, [*given.notes, *notes]

@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from dkpca import wire
-from dkpca.analysis.importance import at_party
+from dkpca.analysis import importance
 from dkpca.errors import DKPCAError, FusionError, InputError, PolicyError, ProtectionError, WireError
 from dkpca.exchange import protocols
 from dkpca.exchange import review as reviews
@@ -203,8 +203,7 @@ class PartySide:
         _write_settings(folder, self.member, self.agreed, told.scores.scores.shape[1], told.scores.kernel)
         self._write_drives(folder, told)
         for batch in self.new:
-            self._check_batch(batch)
-            self._freeze(batch, told)
+            self._begin(batch, told)
             placed = self._drive(protocols.place(self.names, self.fit, told.scores, batch, self.terms))
             assert placed is not None
             self._write(folder / batch, placed.scores, batch)
@@ -367,7 +366,7 @@ class PartySide:
             self.member.refuse(ask.step, "agree")
         for name, message in found.items():
             if isinstance(question, q.HopWanted):
-                self.party.receive_list(question, message)
+                self.party.raised[question.batch, question.hop] = message
             if isinstance(message, Seed):
                 if message.to != self.member.name:
                     raise ProtectionError(f"{name}: its seeds are not for {self.member.name}")
@@ -419,8 +418,8 @@ class PartySide:
                 return None
         return protocols.kernels_of(self.names, self.fit, widths)
 
-    def _check_batch(self, batch: str) -> None:
-        """Refuse a batch that is too small, or that has a sample which was answered before."""
+    def _begin(self, batch: str, told: q.ResultGiven) -> None:
+        """Refuse a batch that is too small, or that has a sample which was answered before; fix what it has."""
         table = self.new[batch]
         fewest = max((self.plan.batch_samples, "the plan"), (self.limits.samples, "limits.toml"))
         if len(table.X) < fewest[0]:
@@ -430,19 +429,13 @@ class PartySide:
         if again:
             raise InputError(f"{batch}: {len(again)} of its samples were placed before; leave them out")
         if self.case.summed_otherwise(table):
-            raise InputError(
-                f"{batch}: some of its samples were in another study, with other parties or columns, and together "
-                "the two reveal one party's part; leave them out"
-            )
+            other = "were in another study, with other parties or columns"
+            raise InputError(f"{batch}: some of its samples {other}; together the two reveal one party's part")
         reviews.place(self.member.memory, table)
-
-    def _freeze(self, batch: str, told: q.ResultGiven) -> None:
-        """Bind the masks of a batch to all that its numbers follow from; a file that changes later is refused."""
-        table = self.new[batch]
+        # The masks are bound to all that the numbers follow from; a file that changes later is refused.
         about = canonical([q.digest(told), table.X.shape, list(table.keys or ()), list(table.covariates)])
-        content = sha256(
-            about + b"".join(np.asarray(each).tobytes() for each in (table.X, *table.covariates.values()))
-        )
+        numbers = [np.asarray(each).tobytes() for each in (table.X, *table.covariates.values())]
+        content = sha256(about + b"".join(numbers))
         self.member.memory.keep_once(f"{batch}.sha256", content.encode(), f"the table of {batch}")
         self.party.contents[batch] = content
 
@@ -469,12 +462,12 @@ class PartySide:
         kernel = state.kernel if self.fit.protect != "sums" or result.kernel is None else result.kernel
         X = np.asarray(to_numpy(state.measured(self.party.table(kernel.columns_are))))
         with np.errstate(over="ignore", invalid="ignore"):
-            found = at_party(kernel, self.table.columns, X, np.asarray(self._turned_back(result)))
-            found = None if found is None else replace(found, values=told.weight * found.values)
+            found = importance.at_party(kernel, X, np.asarray(self._turned_back(result)))
+            found = None if found is None else told.weight * found
         if found is not None:
-            if not np.isfinite(found.values).all():  # by the weight
+            if not np.isfinite(found).all():  # by the weight
                 self.member.refuse("result", "question")
-            write(path, found.to_csv())
+            write(path, importance.to_csv(self.table.columns, found))
 
     def _turned_back(self, scores: Scores) -> Any:
         """Scores of the samples of the fit; those of a blind fit are turned back."""

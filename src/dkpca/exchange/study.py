@@ -98,10 +98,8 @@ def sign(folder: Folder, memory: Memory, fingerprint: str) -> None:
             raise InputError("the last review was red, so this plan cannot be signed; review again after a change")
         study = signed or reviewed
         if not is_fingerprint(fingerprint, study.fingerprint):
-            raise ProtectionError(
-                "the fingerprint does not match the reviewed study: either it was mistyped, or the others "
-                f"see a different plan or different members; compare all {SHOWN} digits with them"
-            )
+            why = f"it was mistyped, or the others see another plan or members; compare all {SHOWN} digits with them"
+            raise ProtectionError(f"the fingerprint does not match the reviewed study: {why}")
         plans.check_end(study.plan)
         me, where = seat.memory.secrets(), f"{seat.name}/signature-{study.number}"
         if signed is None and folder.read(where, plans.MOST_SIGNATURE) is not None:

@@ -167,30 +167,14 @@ def fuse(
     dtype: str = "float64",
     law: str | None = None,
     weights: Weights = None,
-    places: Mapping[str, Sequence[int]] | None = None,
-    lacking: str = "complete",
-    samples: str = "",
+    places: Mapping[str, Sequence[int]] | None = None,  # of a party's samples among all; None: all have all
+    lacking: str = "complete",  # or "mean": how missing rows of a party are filled in
+    samples: str = "",  # digest of all samples in their order, if some are missing at a party
     device: str | None = None,
-    covariates: Covariates | None = None,
-    memory: MemoryLimit | None = None,
+    covariates: Covariates | None = None,  # of all samples: projected out of the fused matrix
+    memory: MemoryLimit | None = None,  # for arrays with one row per sample
 ) -> FusedModel:
-    """Turn the parties' summaries into kernel principal components: eq. (2) and (4) of the paper.
-
-    Parameters are those of `dkpca.fuse`; solver and device are as for `dkpca.linalg.leading.leading`.
-
-    Parameters
-    ----------
-    places : mapping of str to sequence of int, optional
-        By party, positions of its samples among all samples. None: every party has every sample, in the same order.
-    lacking : {"complete", "mean"}
-        How missing rows of a party are filled in.
-    samples : str
-        Digest of all samples in their order, if some are missing at a party; empty: samples have no ids.
-    covariates : Covariates, optional
-        Covariates of all samples, in their order; they are projected out of the fused matrix.
-    memory : MemoryLimit, optional
-        Limit for arrays with one row per sample; larger arrays are stored in temporary files.
-    """
+    """Turn the parties' summaries into kernel principal components, eq. (2) and (4); see `dkpca.fuse`."""
     settings = FusionSettings(center, solver, n_landmarks, random_state, dtype, law, weights)
     # Accept: one possible message from each party of the roster, about the same samples.
     accepted, lacked = accept(summaries, roster, aligned=places is None, device=device), None
@@ -210,15 +194,13 @@ def fuse(
         )
 
     # Combine: the fused matrix is the product, entry by entry, or the sum of the parties' A A'; eq. (4) and (2).
-    # FusedGram.block evaluates entries when a solver asks; under the sum law it joins the factors, [A_1 A_2 ...].
     combined = combination({name: summary.kernel for name, summary in accepted.items()}, law)
     factors = {name: _factor(summary, dtype) for name, summary in accepted.items()}
     weighted = party_weights(weights, factors, combined.law, centered=next(iter(accepted.values())).turned)
     errors = [PartyError.of(s, factors[name], weighted[name], bounds.get(name)) for name, s in accepted.items()]
     fused_gram = FusedGram(combined.law, parts_of(errors, combined.law), memory=memory)
 
-    # Center with H = I - 11'/n, project out covariates if there are any, and find the leading eigenpairs of H K H.
-    # Of joined factors F, `Centered` centers the columns: H F is a factor of H K H.
+    # Center with H = I - 11'/n, project out covariates, if any, and find the leading eigenpairs of H K H.
     Q = basis_of(covariates, fused_gram.n, fused_gram.home)
     turned = 0.0 if covariates is None else covariates.rounding
     gram = Centered(fused_gram, Q, mean=center, turned=turned) if center or Q is not None else fused_gram
@@ -228,18 +210,15 @@ def fuse(
     )  # fmt: skip
 
     # Certify: how far these are from the eigenpairs of the true matrix, from what the parties left out and rounded.
-    certificate = certify(
-        errors,
-        law=combined.law,
-        pairs=pairs,
-        fused_trace=fused_gram.trace(),
+    trace = fused_gram.trace()
+    certificate = replace(
+        certify(errors, law=combined.law, pairs=pairs, fused_trace=trace, centered=center, Q=Q),
+        component_error_estimates=component_errors(
+            errors, combined.law, pairs, random_state=random_state, device=device, Q=Q
+        ),
         meaning=combined.meaning,
-        centered=center,
-        Q=Q,
+        completed=None if lacked is None else lacked.described(),
     )
-    estimated = component_errors(errors, combined.law, pairs, random_state=random_state, device=device, Q=Q)
-    about = None if lacked is None else lacked.described()
-    certificate = replace(certificate, component_error_estimates=estimated, completed=about)
     check_certificate(certificate, accepted)
     share = pairs.taken_trace / ((pairs.taken_trace + pairs.trace) or 1.0)  # that covariates removed
     return FusedModel(
@@ -268,22 +247,15 @@ def fused(wanted: int | float | None, fuse: Callable[[int], FusedModel]) -> Fuse
     most = model.n_samples  # components there can be: as many as samples, or landmarks
     most = min(most, model.settings.n_landmarks) if model.solver.startswith("landmark") else most
     while True:
-        count = _enough(model, wanted)
+        # Components above rounding, as KernelPCA drops them; of these the first whose variances add up to the share.
+        values, shares = to_numpy(model.eigenvalues), np.cumsum(to_numpy(model.explained_variance_ratio))
+        count = max(1, int((values > ZERO * values[0]).sum()))
+        if wanted is not None and (shares >= wanted).any():
+            count = min(count, int((shares >= wanted).argmax()) + 1)
         if count < tried or tried == most:
             return model if count == tried else fuse(count)
         tried = min(max(FIRST, 2 * tried), most)
         model = fuse(tried)
-
-
-def _enough(model: FusedModel, share: float | None) -> int:
-    """Number of components needed for the share of variance (None: all nonzero ones), at most all."""
-    # Components above rounding, as KernelPCA drops them; of these the first whose variances add up to the share.
-    values = to_numpy(model.eigenvalues)
-    present = max(1, int((values > ZERO * values[0]).sum()))
-    if share is None:
-        return present
-    reached = np.cumsum(to_numpy(model.explained_variance_ratio)) >= share
-    return min(present, int(reached.argmax()) + 1) if reached.any() else present
 
 
 def basis_of(covariates: Covariates | None, n_samples: int, reference: Array) -> Array | None:

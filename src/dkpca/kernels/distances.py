@@ -9,13 +9,13 @@ error is a few eps of the distance itself; this costs several times as much. Bot
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
 from dkpca.kernels.base import Kernel, checked_width
-from dkpca.kernels.laws import PRODUCT, Law
+from dkpca.kernels.laws import PRODUCT
 from dkpca.linalg.arrays import (
     SUBTRACTIONS,
     Array,
@@ -52,17 +52,10 @@ class OfDistance(Kernel):
     has_width: ClassVar[bool] = True
     unit_diagonal: ClassVar[bool] = True
     by_inner_products: ClassVar[bool] = False
+    law = PRODUCT
 
     def __post_init__(self) -> None:
         checked_width(self)
-
-    @property
-    def law(self) -> Law:
-        return PRODUCT
-
-    def balanced(self, X: Array, share: float) -> Self:
-        distance = self.scale_statistic(X)
-        return self.rescaled(share / (distance * self.gamma)) if distance > 0 else self
 
     def __call__(self, X: Array, Y: Array) -> Array:
         return exponential_of(self.partial(X, Y), self.gamma)
@@ -247,11 +240,9 @@ class ChiSquared(OfDistance):
     default_gamma: ClassVar[float | None] = 1.0
     of_counts: ClassVar[bool] = True
 
-    def dominant_column(self, X: Array) -> None:
-        """Counts have one unit, and cannot be standardized."""
-
     def partial(self, X: Array, Y: Array) -> Array:
-        return summed_over_columns(lambda x, y: ratio(x - y, x + y) * (x - y), X, Y)
+        xp = namespace(X, Y)  # zero where both are
+        return summed_over_columns(lambda x, y: xp.where(x + y > 0, (x - y) / or_one(x + y), 0.0) * (x - y), X, Y)
 
     def scale_by_column(self, X: Array) -> Array:
         # No closed form: the mean over all pairs of at most MOST_ROWS evenly spaced rows, column by column.
@@ -284,13 +275,6 @@ def summed_over_columns(term: Term, X: Array, Y: Array) -> Array:
     return total
 
 
-def ratio(above: Array, below: Array) -> Array:
-    """Quotient, and zero where nothing is below."""
-    xp = namespace(above, below)
-    above, below = xp.broadcast_arrays(above, below)
-    return xp.where(below > 0, above, xp.zeros_like(above)) / or_one(below)
-
-
 def exponents(X: Array, Y: Array, gamma: float) -> Array:
     """Return -gamma |x - y|^2 for the rows of X against those of Y, in float64, none above zero; or for stacks."""
     xp = namespace(X, Y)
@@ -318,8 +302,7 @@ def largest_square(X: Array, origin: Array | None = None) -> float:
             own = part[:] if origin is None else part[:] - origin[None, :]
             return float(xp.max(row_squares(xp.astype(own, xp.float64, copy=False))))
 
-    found = [*over(of, X)]
-    return math.nan if any(map(math.isnan, found)) else max(found)
+    return float(np.max([*over(of, X)]))
 
 
 def relative_error(X: Array, gamma: float, *, moved: bool, origin: Array | None = None) -> float:
@@ -372,15 +355,10 @@ def _by_differences(X: Array, Y: Array, gamma: float) -> Array:
     def of(rows: slice) -> None:
         with quiet():
             # SciPy makes the same sums without a pass over memory for each column.
-            host = isinstance(X, np.ndarray)
-            squares = cdist(X[rows], Y, "sqeuclidean") if host else summed_over_columns(_squared, X[rows, :], Y)
-            out[rows, :] = -weight * squares
+            if isinstance(X, np.ndarray):
+                out[rows, :] = -weight * cdist(X[rows], Y, "sqeuclidean")
+            else:
+                out[rows, :] = -weight * summed_over_columns(lambda x, y: (x - y) ** 2, X[rows, :], Y)
 
     for_each(of, strips(X.shape[0], Y.shape[0], X), X)
     return out
-
-
-def _squared(x: Array, y: Array) -> Array:
-    difference = x - y
-    difference *= difference
-    return difference

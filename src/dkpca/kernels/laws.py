@@ -25,7 +25,6 @@ class Law(ABC):
     """
 
     name: ClassVar[str]
-    shares: ClassVar[str]  # how true the shares of parties in a component are, in words
     needs_diagonals: ClassVar[bool] = False  # whether the center computes with them
     multiplies: ClassVar[bool] = False  # whether matrices, and nothing more, are multiplied: factors stay apart
     scores_add: ClassVar[bool] = False  # whether matrices, and so scores, are sums over parties and nothing more
@@ -96,7 +95,6 @@ class Product(Law):
     """Matrices multiply entry by entry: eq. (4) of the paper."""
 
     name: ClassVar[str] = "product"
-    shares: ClassVar[str] = "for a product of kernels, to first order"
     multiplies: ClassVar[bool] = True
 
     def merge(self, parts: Sequence[Array]) -> list[Array]:
@@ -140,7 +138,6 @@ class Sum(Law):
     """Matrices add: eq. (2) of the paper."""
 
     name: ClassVar[str] = "sum"
-    shares: ClassVar[str] = "exact for a sum of kernels"
     linear: ClassVar[bool] = True
     scores_add: ClassVar[bool] = True
 
@@ -163,7 +160,6 @@ class Power(Law):
     gamma: float
     coef0: float
     name: ClassVar[str] = "sum"
-    shares: ClassVar[str] = "for a function of the sum, to first order"
     needs_diagonals: ClassVar[bool] = True
 
     @property
@@ -212,7 +208,6 @@ class Cosine(Law):
     """The sum of inner products over the lengths of the whole samples: the cosine kernel, finished at the center."""
 
     name: ClassVar[str] = "sum"
-    shares: ClassVar[str] = "exact for a sum of kernels"
     needs_diagonals: ClassVar[bool] = True
     linear: ClassVar[bool] = True
 

@@ -224,10 +224,6 @@ class Ritz:
         rest = (self.values + self.sizes())[k:]
         return max(0.0, float(xp.max(rest))) if rest.shape[0] else 0.0
 
-    def total(self, k: int) -> float:
-        """Sum of the first k values: no eigenvalue left out exceeds what the trace has beyond it."""
-        return float(namespace(self.values).sum(self.values[:k]))
-
     def worst(self, k: int) -> float:
         """Largest residual of the first k pairs, each relative to its own eigenvalue."""
         xp = namespace(self.values)

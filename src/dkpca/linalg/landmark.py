@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -44,7 +44,6 @@ from dkpca.linalg.landmark_block import (
     FeatureSpectrum,
     LandmarkBlock,
     ResidualBound,
-    Rounding,
     residual_bound,
     rounding_in_blocks,
 )
@@ -151,13 +150,17 @@ class Landmark:
     def _choose(self, gram: Gram, most: int) -> Chosen:
         F, pivots, block, missed = self._sampled(gram, most)
         if F.shape[0] == gram.n:
-            xp = namespace(F)
-            at_hand = Made((F,), lambda start, rows: xp.asarray(rows, copy=True), F.shape[1])
-            return Chosen(pivots, block, at_hand, True, xp.mean(F, axis=0), gram.n)
-        substituted, start = features_to_add_up(F, block, gram.n, missed)
-        columns = gram.against(pivots)
-        columns = columns.then(substitution(block, pivots)) if substituted else columns
-        return Chosen(pivots, block, columns, substituted, start, F.shape[0])
+            at_hand = Made((F,), lambda start, rows: rows, F.shape[1])
+            return Chosen(pivots, block, at_hand, True, namespace(F).mean(F, axis=0), gram.n)
+        # Rounding of C'C grows by |inv(L)|^2: is it next to nothing beside the trace, or beside what is missed?
+        L, as_large, columns = like(block.L, F), gram.n / F.shape[0], gram.against(pivots)
+        some = F[::8, :] @ L.T  # columns of the matrix at a few rows, to know how long they are
+        length = (8.0 * as_large * float(namespace(F).sum(some * some))) ** 0.5
+        allowed = max(ENOUGH * block.trace, BESIDE_MISSED * as_large * missed)
+        mean = namespace(F).mean(F, axis=0)
+        if block.error_by_columns(gram.n, length) > allowed:
+            return Chosen(pivots, block, columns.then(substitution(block, pivots)), True, mean, F.shape[0])
+        return Chosen(pivots, block, columns, False, L @ mean, F.shape[0])
 
 
 def part_below(gram: Gram, n_landmarks: int) -> tuple[Array, float]:
@@ -207,7 +210,7 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, Q: Array | Non
     in_blocks = bounded and affordable and left > WORTH_BLOCKS * next_value and unexplained > in_entries
     # 4) A second pass makes the eigenvectors, which are then orthonormal to the last digit and have their signs.
     share = in_products / block.trace if block.trace > 0 else 0.0
-    rounding = Rounding(rough, share, gram.evaluation_error() + found.beside) if in_blocks else None
+    rounding = (rough, share, gram.evaluation_error() + found.beside) if in_blocks else None
     vectors, nearby, square, missed = _lifted(gram, scaled, near, chosen, found, rounding)
     if Q is not None:
         vectors, nearby = off(Q, vectors), off(Q, nearby) if nearby.shape[1] else nearby
@@ -256,7 +259,7 @@ def _lifted(
     behind: Array,
     chosen: Chosen,
     found: FeatureSpectrum,
-    rounding: Rounding | None,
+    rounding: tuple[bool, float, float] | None,
 ) -> tuple[Array, Array, Array, ResidualBound | None]:
     """Products V of the centered factor with leading columns, and with those behind; V'V; a bound on what is left."""
     xp, k = namespace(leading), leading.shape[1]
@@ -269,7 +272,7 @@ def _lifted(
 
     def left(part: RowGroup, rows: slice, Z: Array, V: Array) -> ResidualBound:
         F = Z if substituted else solved(part.start + rows.start, Z)
-        return residual_bound(blocks(part.start, part.stored), rows, F, V[:, :k], cast(Rounding, rounding))
+        return residual_bound(blocks(part.start, part.stored), rows, F, V[:, :k], rounding or (False, 0.0, 0.0))
 
     shift = like(found.mean, weights) @ weights
     (vectors, nearby), square, parts = products(
@@ -297,25 +300,12 @@ def _first(k: int, values: Array, U: Array) -> tuple[Array, Array]:
 # Features: rows of F = C inv(L)'
 
 
-def features_to_add_up(F: Array, block: LandmarkBlock, n: int, missed: float) -> tuple[bool, Array]:
-    """Whether rows, of which F are a sample, must be substituted before they are added up; and about their mean."""
-    # Rounding of C'C grows by |inv(L)|^2: is that still next to nothing beside the trace, or beside what is missed?
-    xp, as_large = namespace(F), n / F.shape[0]
-    mean = xp.mean(F, axis=0)
-    some = F[::8, :] @ like(block.L, F).T  # columns of the matrix at a few rows, to know how long they are
-    length = (8.0 * as_large * float(xp.sum(some * some))) ** 0.5
-    allowed = max(ENOUGH * block.trace, BESIDE_MISSED * as_large * missed)
-    if block.error_by_columns(n, length) > allowed:
-        return True, mean
-    return False, like(block.L, F) @ mean
-
-
 def substitution(block: LandmarkBlock, pivots: Array) -> Callable[[int, Array], Array]:
     """Return what makes rows of F of rows of C, given the number of the first; the landmarks' own are exact."""
-    own = to_numpy(pivots)
+    own, L = to_numpy(pivots), like(block.L, block.reference)
 
     def solved(start: int, C: Array) -> Array:
-        F = block.solve(C)
+        F = solve_lower(L, C)
         places = own - start
         here = np.flatnonzero((places >= 0) & (places < F.shape[0]))
         return set_rows(F, places[here], block.L[here]) if len(here) else F

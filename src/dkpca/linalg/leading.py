@@ -73,8 +73,13 @@ def leading(
     gram = gram if solver == "auto" and name != "landmark" else _placed(gram, name, name == "landmark", device)
     if solver == "auto" and name == "landmark":
         n_landmarks = enough_landmarks(gram, k, n_landmarks)
+    solvers: dict[str, Solver] = {
+        "dense": Dense(enough),
+        "landmark": Landmark(n_landmarks, random_state),
+        "streamed": Streamed(random_state=random_state),
+    }
     try:
-        pairs = _solve(_named(name, n_landmarks, random_state, enough), gram, k)
+        pairs = _solve(solvers[name], gram, k)
     except out_of_memory_errors() as error:
         where = "GPU memory" if on_gpu(gram.reference) else "memory"
         raise OutOfMemoryError(
@@ -110,14 +115,6 @@ def _solve(solver: Solver, gram: Gram, k: int) -> Eigenpairs:
     if same_place(there, gram.home):
         return pairs
     return replace(pairs, solver=f"{pairs.solver}, rows in host memory, computed on {device_of(there)}")
-
-
-def _named(name: str, n_landmarks: int | None, random_state: int, enough: Enough | None) -> Solver:
-    if name == "dense":
-        return Dense(enough)
-    if name == "landmark":
-        return Landmark(n_landmarks, random_state=random_state)
-    return Streamed(random_state=random_state)
 
 
 def choose(gram: Gram, k: int) -> tuple[str, str]:
@@ -170,13 +167,13 @@ def ordinary(gram: Gram) -> tuple[Gram, float]:
     with quiet():
         size = float(namespace(gram.home).max(gram.diagonal()))
         trace, log_size = gram.trace(), gram.log_largest()
-    limits = xp.finfo(gram.reference.dtype)
+    limits, beyond = xp.finfo(gram.reference.dtype), f"which {dtype_name(gram.reference)} cannot compute with"
     if not trace <= float(limits.max) * HEADROOM:
         reach = math.inf if math.isnan(size) else size
-        raise InputError(f"numbers of the kernel matrix reach {reach:.1e}, {_beyond(gram)}; scale the columns down")
+        raise InputError(f"numbers of the kernel matrix reach {reach:.1e}, {beyond}; scale the columns down")
     if -math.inf < log_size < math.log(float(limits.smallest_normal) / HEADROOM):
         raise InputError(
-            f"numbers of the kernel matrix are of size 10^{log_size / math.log(10):.0f}, {_beyond(gram)}; "
+            f"numbers of the kernel matrix are of size 10^{log_size / math.log(10):.0f}, {beyond}; "
             "scale the columns up"
         )
     if size <= 0.0 or ORDINARY[0] <= size <= ORDINARY[1]:
@@ -196,7 +193,3 @@ def as_large(pairs: Eigenpairs, size: float) -> Eigenpairs:
     nearby = None if pairs.nearby is None else replace(pairs.nearby, values=pairs.nearby.values * size)
     larger = {name: getattr(pairs, name) * size for name in OF_SIZE if getattr(pairs, name) is not None}
     return replace(pairs, nearby=nearby, extension=extension, **larger)
-
-
-def _beyond(gram: Gram) -> str:
-    return f"which {dtype_name(gram.reference)} cannot compute with"

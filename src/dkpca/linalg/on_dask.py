@@ -24,7 +24,6 @@ from dkpca.linalg.arrays import is_dask_array
 Numbers = np.ndarray[Any, Any]
 Task = Any  # what Dask calls delayed
 TIMEOUT = "dkpca.timeout"  # in Dask's configuration: seconds to wait for an answer, where nobody says
-LEAST_TALL = 32  # rows of an array that stays on its worker, at least; a smaller one comes back
 
 
 def is_collection(table: Any) -> bool:
@@ -79,7 +78,9 @@ def chunks_of(arrays: Sequence[Any]) -> Chunks:
 def _aligned(array: Any, sizes: tuple[int, ...]) -> Any:
     """Return an array as a Dask array with chunks of rows of these sizes."""
     if not is_dask_array(array):
-        return _wrapped(array, sizes)
+        import dask.array as da
+
+        return da.from_array(array, chunks=(sizes, *((size,) for size in array.shape[1:])))
     if array.chunks[0] == sizes and array.numblocks[1:] in ((), (1,)):
         return array
     if sum(array.chunks[0]) != sum(sizes):
@@ -120,11 +121,8 @@ def _numbers(chunk: Any, party: str) -> Numbers:
     return X
 
 
-def _index_digest(frame: Any) -> tuple[int, str]:
-    digest = hashlib.sha256()
-    for label in frame.index:
-        digest.update(repr(label).encode() + b"\n")
-    return len(frame), digest.hexdigest()
+def _index_digest(frame: Any) -> str:
+    return hashlib.sha256(repr(list(frame.index)).encode()).hexdigest()
 
 
 def _check_labels(tables: Mapping[Any, Any], timeout: float | None) -> None:
@@ -142,36 +140,12 @@ def _check_labels(tables: Mapping[Any, Any], timeout: float | None) -> None:
     others = [name for name, digest in found.items() if digest != found[first]]
     if others:
         raise InputError(
-            f"the indexes of {others} differ from that of {first!r}, or are cut otherwise, and rows on a cluster are "
-            "not moved; sort and partition all tables alike first, or, if rows match by position, pass arrays "
-            "(table.to_dask_array(lengths=True))"
+            f"the indexes of {others} differ from that of {first!r}, or are cut otherwise; sort and partition all "
+            "tables alike, or pass arrays whose rows match by position (table.to_dask_array(lengths=True))"
         )
 
 
 # Work that goes to the rows
-
-
-def on_one_worker(
-    work: Callable[[], Any],
-    n: int,
-    sizes: Sequence[int],
-    timeout: float | None = None,
-    tell: Callable[[list[tuple[str, type[Warning]]]], None] | None = None,
-) -> Any:
-    """Do work on one worker, with all rows; n rows come back as Dask arrays, and warnings are passed to `tell`."""
-    from dask import delayed, persist
-
-    data, arrays = _pickled(work, is_collection)
-    task = delayed(_worked, pure=False)(data, n, *arrays)
-    (task,) = persist(task)  # a cluster keeps what is tall; without one, this process does
-    pickled, shapes, told = computed([task[0]], timeout)[0]
-    slices = [slice(end - size, end) for size, end in zip(sizes, np.cumsum(sizes).tolist(), strict=True)]
-    if tell is not None:
-        tell(told)
-    kept = [
-        _cut([task[1][j][rows] for rows in slices], shape, dtype, sizes) for j, (shape, dtype) in enumerate(shapes)
-    ]
-    return _unpickled(pickled, *kept)
 
 
 def chunk_results(work: Callable[..., Any], chunks: Chunks) -> list[Any]:
@@ -195,14 +169,12 @@ def chunks_made(
     chunks: Chunks,
     widths: Sequence[int],
     dtype: Any,
-    *,
-    gathering: bool = False,
     timeout: float | None = None,
 ) -> tuple[list[Any], list[Any]]:
-    """Return Dask arrays of rows that `work(start, *chunks)` makes, and what else; gathering, it may see all rows."""
+    """Return Dask arrays of the rows that `work(start, *chunks)` makes, and what else it returns, in order."""
     from dask import persist
 
-    tasks = _chunk_tasks(work, chunks, gathering=gathering)
+    tasks = _chunk_tasks(work, chunks)
     if cluster() is not None:
         tasks = list(persist(*tasks))
     others = computed([task[1] for task in tasks], timeout)
@@ -213,12 +185,10 @@ def chunks_made(
     return made, others
 
 
-def _chunk_tasks(work: Callable[..., Any], chunks: Chunks, *, gathering: bool = False) -> list[Task]:
+def _chunk_tasks(work: Callable[..., Any], chunks: Chunks) -> list[Task]:
     from dask import delayed
 
     data, taken = _pickled(work, is_collection)
-    if taken and not gathering:
-        raise TypeError("work on a chunk of rows refers to all rows of an array")
     shared = delayed(_unpickled, pure=False)(data, *taken)
     starts = np.append(0, np.cumsum(chunks.sizes))[:-1].tolist()
     return [delayed(operator.call)(shared, start, *own) for start, *own in zip(starts, *chunks.blocks, strict=True)]
@@ -233,12 +203,12 @@ def by_column(work: Callable[[Numbers], Any], array: Any) -> list[Any]:
 
 def digest(array: Any) -> str:
     """Fingerprint of an array, from those of its chunks."""
-    parts = chunk_results(_chunk_digest, chunks_of([array])) if is_dask_array(array) else [_chunk_digest(0, array)]
+
+    def of(start: int, rows: Any) -> str:
+        return hashlib.sha256(np.ascontiguousarray(rows).tobytes()).hexdigest()
+
+    parts = chunk_results(of, chunks_of([array])) if is_dask_array(array) else [of(0, array)]
     return hashlib.sha256(repr((str(array.dtype), array.shape, parts)).encode()).hexdigest()
-
-
-def _chunk_digest(start: int, rows: Any) -> str:
-    return hashlib.sha256(np.ascontiguousarray(rows).tobytes()).hexdigest()
 
 
 def here(holder: Any) -> Any:
@@ -266,25 +236,6 @@ def _cut(parts: Sequence[Task], shape: tuple[int, ...], dtype: Any, sizes: Seque
     return da.concatenate(blocks, axis=0)
 
 
-def _wrapped(array: Numbers, sizes: Sequence[int]) -> Any:
-    import dask.array as da
-
-    return da.from_array(array, chunks=(tuple(sizes), *((size,) for size in array.shape[1:])))
-
-
-def _worked(data: bytes, n: int, *arrays: Numbers) -> tuple[tuple[bytes, list[Any], list[Any]], list[Numbers]]:
-    """Do the work where its rows are now."""
-
-    def tall(x: Any) -> bool:
-        if type(x) is not np.ndarray or n < LEAST_TALL or x.ndim == 0 or x.shape[0] != n:
-            return False
-        return x.ndim > 1 or x.dtype.kind != "f"  # flat ones may be eigenvalues, of which n may be asked
-
-    result, told = recorded(_unpickled(data, *arrays))
-    pickled, kept = _pickled(result, tall)
-    return (pickled, [(x.shape, x.dtype) for x in kept], told), kept
-
-
 _recording = Lock()  # Python records warnings for all threads at once
 
 
@@ -294,17 +245,6 @@ def recorded(work: Callable[[], Any]) -> tuple[Any, list[tuple[str, type[Warning
         warnings.simplefilter("always")
         result = work()
     return result, [(str(each.message), each.category) for each in told]
-
-
-class _Unpickler(pickle.Unpickler):
-    """Puts arrays in the place of what was taken out."""
-
-    def __init__(self, data: bytes, arrays: Sequence[Any]) -> None:
-        super().__init__(io.BytesIO(data))
-        self.arrays = arrays
-
-    def persistent_load(self, number: int) -> Any:
-        return self.arrays[number]
 
 
 def _pickled(what: Any, take: Callable[[Any], bool]) -> tuple[bytes, list[Any]]:
@@ -326,7 +266,11 @@ def _pickled(what: Any, take: Callable[[Any], bool]) -> tuple[bytes, list[Any]]:
 
 
 def _unpickled(data: bytes, *arrays: Any) -> Any:
-    return _Unpickler(data, arrays).load()
+    class Unpickler(pickle.Unpickler):
+        def persistent_load(self, number: int) -> Any:
+            return arrays[number]
+
+    return Unpickler(io.BytesIO(data)).load()
 
 
 # The cluster
@@ -339,26 +283,24 @@ def computed(wanted: Sequence[Task], timeout: float | None = None) -> list[Any]:
     client = cluster()
     if client is None:
         return list(dask.compute(*wanted))
+    from distributed import KilledWorker, wait
+
     timeout = dask.config.get(TIMEOUT, None) if timeout is None else timeout
     futures = client.compute(list(wanted))
     try:
-        return list(client.gather(_waited(futures, timeout)))
-    except Exception as error:
-        if type(error).__name__ == "KilledWorker":
-            raise NoAnswerError(
-                f"a chunk of rows took down every worker that had it ({error}); use smaller chunks of rows, or "
-                "workers with more memory"
-            ) from error
-        raise
+        wait(futures, timeout=timeout)
+        return list(client.gather(futures))
+    except TimeoutError as error:
+        raise TooLateError(
+            f"no answer within {timeout} s from the workers of the cluster; look at its dashboard, or allow more time"
+        ) from error
+    except KilledWorker as error:
+        raise NoAnswerError(
+            f"a chunk of rows took down every worker that had it ({error}); use smaller chunks of rows, or "
+            "workers with more memory"
+        ) from error
     finally:
         client.cancel(futures)
-
-
-def memory_of_a_worker() -> float:
-    """Bytes that the smallest worker of the cluster in use may take; infinite where there is none, or no limit."""
-    client = cluster()
-    workers = [] if client is None else client.scheduler_info(n_workers=-1)["workers"].values()
-    return min((float(each["memory_limit"]) for each in workers if each["memory_limit"]), default=float("inf"))
 
 
 def cluster() -> Any:
@@ -370,15 +312,3 @@ def cluster() -> Any:
         return distributed.get_client()
     except ValueError:
         return None
-
-
-def _waited(futures: list[Any], timeout: float | None) -> list[Any]:
-    from distributed import wait
-
-    try:
-        wait(futures, timeout=timeout)
-    except TimeoutError as error:
-        raise TooLateError(
-            f"no answer within {timeout} s from the workers of the cluster; look at its dashboard, or allow more time"
-        ) from error
-    return futures

@@ -100,12 +100,9 @@ class Rounded:
         ):
             raise InputError(f"{name} is not a matrix of finite numbers (shape {data.shape})")
         let_go(data)
-        if (".scale" in arrays) != (kind == "float16"):
-            raise InputError(f"{name} must have a scale if it is float16, and only then")
-        if (".exponent" in arrays) != (kind == COMPACT):
-            raise InputError(f"{name} must have an exponent per column if it is compact, and only then")
-        if set(arrays) - {"", ".scale", ".exponent"}:
-            raise InputError("does not have the arrays of its kind")
+        own = {"float16": {".scale"}, COMPACT: {".exponent"}}.get(kind, set())
+        if set(arrays) != {"", *own}:
+            raise InputError(f"{name} does not have the arrays of its kind, {kind}")
         scale = _read_scale(name, data.shape[1], arrays)
         _check_range(name, data, scale)
         return cls(data, scale)
@@ -281,11 +278,6 @@ class Tall:
         let_go(part)
         return decoded
 
-    @cached_property
-    def largest(self) -> float:
-        """Largest magnitude; not a number if any entry is none."""
-        return _largest_of(self)
-
 
 def _decoded(scale: Array | None, dtype: str, scales: Array | None, received: Array) -> Array:
     decoded = Rounded(received, scale).decode(dtype)
@@ -362,10 +354,7 @@ def square(A: Factor, device: str | None = None) -> Array:
 
 def largest(A: Factor) -> float:
     """Largest magnitude; not a number if any entry is none."""
-    return A.largest if isinstance(A, Tall) else _largest_of(A)
 
-
-def _largest_of(A: Factor) -> float:
     def of(first: int, part: RowGroup) -> tuple[float, float]:
         own = part[:]
         return float(namespace(own).max(own)), -float(namespace(own).min(own))

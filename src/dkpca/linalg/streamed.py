@@ -188,7 +188,7 @@ class Streamed:
                 return _result(gram, pairs, k, note)
             following = None
             if worst <= self.tolerance and settled and since >= MIN_PASSES:
-                rest = gram.trace() - pairs.total(k)
+                rest = gram.trace() - float(namespace(pairs.values).sum(pairs.values[:k]))
                 if rest <= pairs.noise():  # nothing is left to be missed
                     return _result(gram, pairs, k, note, at_least=rest)
                 found, margin = self._search(gram, few, pairs.vectors[:, :k], self.random_state + passes)

@@ -14,7 +14,7 @@ import sys
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +22,6 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import polars as pl
-from polars.io.plugins import register_io_source
 
 from dkpca.errors import InputError
 from dkpca.linalg.arrays import free_memory
@@ -50,7 +49,6 @@ except fastexcel.FastExcelError as error:
 SHEET_COPIES = 3  # of the cells of a sheet, until they are columns
 LARGE = 2**26  # bytes of its files
 AS_WRITTEN = Dialect()
-ROWS = 2**17  # of a group of an embedding
 Writer = Callable[[BinaryIO], object]
 
 
@@ -204,20 +202,11 @@ def embedding_files(
     sample_ids: Sequence[str], scores: np.ndarray[Any, Any], **marks: Sequence[bool]
 ) -> dict[str, Writer]:
     """Scores as CSV and Parquet: the first column has the sample ids, the last ones the marks of new samples."""
-
-    def rows(start: int, end: int) -> pl.DataFrame:
-        columns = [pl.Series(f"component_{d + 1}", scores[start:end, d]) for d in range(scores.shape[1])]
-        frame = pl.DataFrame([pl.Series("sample", list(sample_ids[start:end]), dtype=pl.String), *columns])
-        return frame.with_columns(
-            pl.Series(mark, list(of[start:end]), dtype=pl.Boolean) for mark, of in marks.items()
-        )
-
-    def groups(columns: list[str] | None, *unused: object) -> Iterator[pl.DataFrame]:
-        for start in range(0, max(len(scores), 1), ROWS):
-            yield rows(start, start + ROWS).select(columns or pl.all())
-
-    table = register_io_source(groups, schema=rows(0, 0).schema)
-    return {
-        "embedding.csv": table.sink_csv,
-        "embedding.parquet": lambda file: table.sink_parquet(file, row_group_size=ROWS),
-    }
+    table = pl.DataFrame(
+        [
+            pl.Series("sample", list(sample_ids), dtype=pl.String),
+            *(pl.Series(f"component_{d + 1}", scores[:, d]) for d in range(scores.shape[1])),
+            *(pl.Series(mark, list(of), dtype=pl.Boolean) for mark, of in marks.items()),
+        ]
+    )
+    return {"embedding.csv": table.write_csv, "embedding.parquet": table.write_parquet}

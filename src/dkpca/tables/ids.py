@@ -35,24 +35,22 @@ WAYS: Mapping[str, Callable[[str], str]] = {
 }
 
 
-def found_in(column: pl.Series, ways: Sequence[str], source: str) -> tuple[list[str], list[str]]:
-    """Ids of the rows that have one, and what is wrong with the others: every row needs one, and each stands once."""
-    text = _text(column, source)
-    gone = text.is_null() | (text.str.strip_chars() == "")
-    rows, ids = ((~gone).arg_true() + 1).to_list(), text.filter(~gone).to_list()
-    wrong = []
+def found_in(column: pl.Series, ways: Sequence[str], source: str) -> list[str]:
+    """Ids of all rows: every row needs one, and each stands once."""
+    ids = _text(column, source)
+    gone = ids.is_null() | (ids.str.strip_chars() == "")
     if gone.any():
         row = (gone.arg_max() or 0) + 1
-        wrong.append(f"{source}: no id in column {column.name!r}, row {row}; give every sample an id")
-    keys = matching_keys(ids, ways)
+        raise InputError(f"{source}: no id in column {column.name!r}, row {row}; give every sample an id")
+    keys = matching_keys(ids.to_list(), ways)
     twice = next((key for key, count in Counter(keys).items() if count > 1), None)
     if twice is not None:
-        same = {row: name for row, name, key in zip(rows, ids, keys, strict=True) if key == twice}
-        wrong.append(
+        same = {row: name for row, (name, key) in enumerate(zip(ids, keys, strict=True), start=1) if key == twice}
+        raise InputError(
             f"{source}: ids {sorted(set(same.values()))[:5]} in column {column.name!r}, rows {[*same][:5]}, are one "
             f"id{' under --id-normalize ' * bool(ways)}{','.join(ways)}; ids must be unique: keep one of these rows"
         )
-    return ids, wrong
+    return ids.to_list()
 
 
 def _text(column: pl.Series, source: str) -> pl.Series:

@@ -220,10 +220,9 @@ def _expanded(table: Table, name: str, reading: Reading, notes: list[str]) -> li
     values = table.frame[name]
     if numerals.is_date(kind):
         if reading.dates != "number":
-            example = values.drop_nulls().head(1).cast(pl.String).to_list()
             raise InputError(
-                f"{table.source}: column {name!r} holds dates, for example {(example or ['none'])[0]}; use --dates "
-                f"number ({numerals.DATE_RULE}) or --dates ignore, or leave it out with --exclude {name}"
+                f"{table.source}: column {name!r} holds dates; use --dates number ({numerals.DATE_RULE}) or --dates "
+                f"ignore, or leave it out with --exclude {name}"
             )
         notes.append(f"column {name!r} holds dates, as numbers: {numerals.DATE_RULE}")
         return [Column(name)]
@@ -305,21 +304,12 @@ def _is_text(values: pl.Series) -> bool:
 def _about_text(values: pl.Series, table: Table) -> str:
     """Sentence about a text column, or about text in a column that is mostly numbers."""
     doubt = text_among_numbers(values, table.dialect)
-    if doubt:
-        return doubt
-    present = values.drop_nulls().cast(pl.String)
     row = (values.is_not_null().arg_max() or 0) + 1
-    where = f"column {values.name!r} has text {present[0]!r} in row {row}"
-    if numerals.is_number(present[0].strip()):
-        return f"{where}, which may be a number; say how numbers are written with --decimal and --thousands"
-    check = f"'dkpca check {table.source} --write party.toml'"
-    ways = (
-        f"run {check} with --exclude {values.name}, --text one-hot or --text ignore, and give party.toml in place of "
-        "the table"
+    return doubt or (
+        f"column {values.name!r} has text {values.cast(pl.String)[row - 1]!r} in row {row}; if these are the sample "
+        f"ids, use --id {values.name}; else run 'dkpca check {table.source} --write party.toml' with --text one-hot, "
+        f"--text ignore, --exclude {values.name}, or --decimal and --thousands, and give party.toml in place of it"
     )
-    if table.ids is None and present.n_unique() == len(values):
-        return f"{where}; if these are the sample ids, use --id {values.name}; otherwise {ways}"
-    return f"{where}; {ways}"
 
 
 def _refuse(table: Table, names: Iterable[str], what: str) -> None:
@@ -346,19 +336,12 @@ def _unknown_categories(columns: Sequence[Column], table: Table) -> list[str]:
 def _out_of_range(columns: Sequence[Column], X: Matrix) -> list[str]:
     """A value is out of range if it lies farther outside the training values than half of their spread."""
     # Beyond [low - spread, high + spread] of the training values, with half of their range as the spread.
-    found = []
+    counts = dict[str, int]()
     for values, column in zip(X.T, columns, strict=True):
         spread = MARGIN * (column.high - column.low)
-        out = (values < column.low - spread) | (values > column.high + spread)
-        if out.any() and column.category is None and not column.coded:
-            found.append((int(out.sum()), column, float(values[out].min()), float(values[out].max()), out))
-    if not found:
-        return []
-    rows = int(np.logical_or.reduce([out for *_, out in found]).sum())
-    found.sort(key=lambda each: -each[0])
-    named = ", ".join(
-        f"{column.source!r} ({count:,} rows, {low:g} to {high:g}; the fit had {column.low:g} to {column.high:g})"
-        for count, column, low, high, _ in found[:5]
-    )
+        out = int(((values < column.low - spread) | (values > column.high + spread)).sum())
+        if out and column.category is None and not column.coded:
+            counts[f"{column.source!r} ({out:,} rows; the fit had {column.low:g} to {column.high:g})"] = out
+    found = sorted(counts, key=lambda words: -counts[words])
     more = f" and {len(found) - 5} more columns" if len(found) > 5 else ""
-    return [f"{rows:,} of {len(X):,} new rows leave the range of the fit, in {named}{more}"]
+    return [f"new rows leave the range of the fit, in {', '.join(found[:5])}{more}"] if found else []

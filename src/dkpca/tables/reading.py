@@ -16,10 +16,9 @@ import polars as pl
 from dkpca.errors import InputError, StorageError
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.settings import Allowed, setting
-from dkpca.tables import ids as sample_ids
 from dkpca.tables import numerals, text_files
 from dkpca.tables.formats import AS_WRITTEN, BROKEN, SUFFIXES, Stored, from_array, open_table
-from dkpca.tables.ids import matching_keys
+from dkpca.tables.ids import WAYS, found_in, matching_keys
 from dkpca.tables.inputs import ID_NAME, are_ids, some
 from dkpca.tables.numerals import is_date
 from dkpca.tables.text_files import NAME_OR_NOTHING, NAMES, UNNAMED, Dialect, Opened, check_names
@@ -33,7 +32,7 @@ OURS = Dialect(separator=",", decimal=".", thousands="", missing=())  # how we w
 EMPTY, LAST = "\0empty", "\0last"  # flags of rows, beside their columns
 PLAIN_MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")  # nobody takes these for a value
 
-WAYS_LISTED = ", ".join(sample_ids.WAYS)
+WAYS_LISTED = ", ".join(WAYS)
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 
 
@@ -89,7 +88,7 @@ class Reading:
     )
     id_normalize: tuple[str, ...] = setting(
         (),
-        (lambda value: NAMES[0](value) and set(value) <= set(sample_ids.WAYS), f"write some of {WAYS_LISTED}"),
+        (lambda value: NAMES[0](value) and set(value) <= set(WAYS), f"write some of {WAYS_LISTED}"),
         f"Normalize ids before matching, the same way at all parties: {WAYS_LISTED}.",
         option="--id-normalize",
     )
@@ -168,7 +167,7 @@ def read_ids(path: Path, id_column: str, dialect: Dialect = AS_WRITTEN, ways: Se
     with opened(path, Reading(id_column, dialect=dialect)) as table:
         check_columns([id_column], table)
         frame = typed(table, [], [id_column]).frame.collect(engine="streaming")
-        return _ids(frame[id_column], table.source, ways)
+        return found_in(frame[id_column], ways, table.source)
 
 
 @contextlib.contextmanager
@@ -222,8 +221,10 @@ def _select(opened: Opened, reading: Reading, *, by_column: bool = False) -> Tab
         loaded = cast("pl.DataFrame", Stored(found.frame, [*named, *kept], opened.source))
     else:
         loaded = found.frame.select(*named, *kept).collect(engine="streaming")
-    ids = _ids(loaded[reading.id_column], opened.source, reading.id_normalize) if reading.id_column else None
-    if ids is None:
+    ids = None
+    if reading.id_column:
+        ids = found_in(loaded[reading.id_column], reading.id_normalize, opened.source)
+    else:
         _refuse_unnamed_ids(loaded, reading.columns, opened.source)
     return Table(
         source=opened.source,
@@ -244,9 +245,18 @@ def typed(opened: Opened, wanted: Sequence[str], ids: Sequence[str] = ()) -> Ope
         return replace(opened, frame=opened.frame.select(*ids, *wanted), names=list(wanted))
     empty, last = pl.all_horizontal(pl.all().is_null()), pl.col(opened.names[-1]).is_null()
     frame = opened.frame.select(*ids, *wanted, empty.alias(EMPTY), last.alias(LAST)).collect(engine="streaming")
-    notes = _about_rows(frame[EMPTY], frame[LAST], opened, by_position=not ids)
-    frame = (frame.filter(~frame[EMPTY]) if frame[EMPTY].any() else frame).drop(EMPTY, LAST)
-    columns = frame.get_columns()
+    if opened.encoding is not None and frame[LAST].sum() > frame[EMPTY].sum():
+        text_files.check_widths(opened)
+    n_empty, notes = int(frame[EMPTY].sum()), list[str]()
+    inside = frame[EMPTY].head(frame.height - n_empty)
+    if inside.any():
+        if not ids:
+            row = (inside.arg_max() or 0) + 1
+            raise InputError(
+                f"{opened.source}: row {row} is empty, and rows match by position; remove it, or use --id"
+            )
+        notes.append(f"{n_empty:,} empty rows left out")
+    columns = frame.filter(~frame[EMPTY]).drop(EMPTY, LAST).get_columns()
     del frame
     missing = numerals.USUAL_MISSING if opened.dialect.missing is None else opened.dialect.missing
     # Columns of text lose the marks of missing values, and become numbers, each in place of the one before.
@@ -275,18 +285,6 @@ def typed(opened: Opened, wanted: Sequence[str], ids: Sequence[str] = ()) -> Ope
         notes=[*text_files.described(dialect), *opened.notes, *notes],
         dialect=dialect,
     )
-
-
-def _about_rows(empty: pl.Series, last: pl.Series, opened: Opened, *, by_position: bool) -> list[str]:
-    """Say how many rows have no value, or end early; where rows match by position none may be empty in between."""
-    notes = text_files.check_widths(opened) if opened.encoding is not None and last.sum() > empty.sum() else []
-    inside = empty.head(len(empty) - int(empty.sum()))
-    if by_position and inside.any():
-        raise InputError(
-            f"{opened.source}: row {(inside.arg_max() or 0) + 1} is empty, and rows match by position; remove it, or "
-            "name an id column with --id"
-        )
-    return [*notes, f"{empty.sum():,} empty rows left out"] if inside.any() else notes
 
 
 def text_among_numbers(values: pl.Series, dialect: Dialect | None) -> str | None:
@@ -329,14 +327,6 @@ def _without_ignored(found: Opened, reading: Reading) -> tuple[list[str], list[s
         if names
     ]
     return [name for name in found.names if name not in {*texts, *days}], said
-
-
-def _ids(column: pl.Series, source: str, ways: Sequence[str]) -> list[str]:
-    """Sample ids as text, each there and each once."""
-    ids, wrong = sample_ids.found_in(column, ways, source)
-    if wrong:
-        raise InputError(wrong[0])
-    return ids
 
 
 def wanted_columns(opened: Opened, reading: Reading) -> list[str]:

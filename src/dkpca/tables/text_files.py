@@ -151,36 +151,17 @@ def _separator(path: Path, encoding: str, first: str) -> str:
     return marks[0] if marks else ","
 
 
-def check_widths(opened: Opened) -> list[str]:
-    """Words about rows of a text file that end before the last column.
-
-    A row that is longer than the header is refused, and a last row that is shorter.
-    """
+def check_widths(opened: Opened) -> None:
+    """Refuse a text file with a row that is longer or shorter than its header."""
     assert opened.dialect is not None
     width, used = len(opened.names), opened.dialect.separator or ","
-    short, last = list[tuple[int, int]](), 0
     with Path(opened.source).open(encoding=opened.encoding, newline="") as file:
-        rows = csv.reader(file, delimiter=used)
-        next(rows, None)  # the header
-        for number, count in enumerate(map(len, rows), start=1):
-            if count > width:
+        for number, row in enumerate(csv.reader(file, delimiter=used)):
+            if len(row) not in (0, width):
                 raise InputError(
-                    f"{opened.source}: row {number} has {count} values, but the header has {width} names; correct "
-                    f"that row, or check the separator ({used!r} was used; set it with --separator)"
+                    f"{opened.source}: row {number} has {len(row)} values, but the header has {width} names; correct "
+                    f"that row, get the whole file, or set --separator ({used!r} was used)"
                 )
-            short += [(number, count)] if 0 < count < width else []
-            last = number if count else last
-    if not short:
-        return []
-    if short[-1][0] == last:
-        raise InputError(
-            f"{opened.source}: breaks off in row {last}, after {short[-1][1]} of {width} values; get the whole file, "
-            "or remove lines of text below the table"
-        )
-    return [
-        f"rows with fewer values than the header has names: {len(short):,}, first row {short[0][0]}; "
-        "the absent values count as missing"
-    ]
 
 
 def _encoding(path: Path) -> str:
