@@ -11,7 +11,7 @@ The messages alone are enough: a center that died, or that gets one more summary
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
@@ -56,7 +56,6 @@ TYPES = {
     "covariates": tuple[str, ...],
     "versions": dict[str, str],
 }
-LOST_NAMES = "the samples are numbered: their names so far could not be read; name them with --ids"
 RESULT = "result.scores"  # a message for the parties
 
 
@@ -109,8 +108,6 @@ class Run:
     model: FusedModel
     settings: Mapping[str, Any]  # as in settings.json
     sample_names: Sequence[str]
-    notes: tuple[str, ...] = ()  # what could not be taken over from the run before, in words
-    came_in: Mapping[str, str] = field(default_factory=dict)  # file of each summary, of a run that was fused just now
 
 
 def fuse(
@@ -139,15 +136,12 @@ def fuse(
     with ExitStack() as held:
         if not new:
             held.enter_context(storage.writing(path))
-        before, notes = _settings_before(path)
+        before = read_settings(path)
         accepted = _merged(path, received, without, keep or not received)
         model = model or _fused(path, before, accepted, roster=list(roster) or None, **asked)
         ways = tuple(id_normalize or (before.get("id_normalize", ()) if sample_names is None else ()))
-        names, named_by, lost = names_of(path, next(iter(model.summaries.values())), sample_names, ways)
-        kept = path / "messages"
-        used = {name: "kept from the run" if i.path.parent == kept else i.path.name for name, i in accepted.items()}
-        settings = settings_of(model, accepted, named_by, ways)
-        run = Run(path, model, settings, names, (*notes, *lost), used)
+        names, named_by = names_of(path, before, next(iter(model.summaries.values())), sample_names, ways)
+        run = Run(path, model, settings_of(model, accepted, named_by, ways), names)
         if new:  # it gets its directory when there is something to write
             held.enter_context(storage.writing(path))
         _write(run, accepted, states or {}, without)
@@ -172,14 +166,6 @@ def load(path: Path) -> Run:
             "with --ids"
         )
     return Run(path, model, settings, names)
-
-
-def _settings_before(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Settings that a fusion goes on with; the messages alone are enough, so damaged ones are only said."""
-    try:
-        return read_settings(path), ()
-    except (InputError, StorageError) as error:
-        return {}, (f"the settings so far could not be used ({error})",)
 
 
 def _merged(path: Path, received: Sequence[Received], without: Sequence[str], keep: bool) -> dict[str, Received]:
@@ -263,7 +249,7 @@ def read_settings(path: Path) -> dict[str, Any]:
         codec.values(TYPES, {key: stated[key] for key in TYPES if key in stated}, what=str(file))
         return stated
     except (InputError, WireError) as error:
-        raise InputError(f"{error}; repeat 'dkpca fuse --out {path}'") from error
+        raise InputError(f"{error}; delete it, and repeat 'dkpca fuse --out {path}'") from error
 
 
 def is_projection(path: Path) -> bool:
@@ -289,9 +275,9 @@ def stored_names(path: Path, digest: str, id_normalize: Sequence[str]) -> list[s
 
 
 def names_of(
-    path: Path, summary: Summary, given: Sequence[str] | None, id_normalize: Sequence[str]
-) -> tuple[Sequence[str], Literal["ids", "row numbers"], tuple[str, ...]]:
-    """Sample names, where they are from, and what became of those so far."""
+    path: Path, before: Mapping[str, Any], summary: Summary, given: Sequence[str] | None, id_normalize: Sequence[str]
+) -> tuple[Sequence[str], Literal["ids", "row numbers"]]:
+    """Sample names: those given, or those so far, or numbers where there have been none."""
     if given is not None and messages.digest(matching_keys(given, id_normalize)) != summary.sample_digest:
         raise FusionError(
             f"the {len(given)} ids given are not those of the {summary.n_samples} samples in the messages, in their "
@@ -299,10 +285,10 @@ def names_of(
         )
     names = stored_names(path, summary.sample_digest, id_normalize) if given is None else given
     if names is not None:
-        return names, "ids", ()
-    by_position = summary.sample_digest == messages.row_number_digest(summary.n_samples)
-    lost = () if by_position or not (path / SETTINGS).exists() else (LOST_NAMES,)
-    return [*map(str, range(summary.n_samples))], ROW_NUMBERS, lost
+        return names, "ids"
+    if before.get("sample_names") == "ids" and summary.sample_digest != messages.row_number_digest(summary.n_samples):
+        raise FusionError(f"{path}: the names of the samples so far cannot be read; name them with --ids")
+    return [*map(str, range(summary.n_samples))], ROW_NUMBERS
 
 
 def write_new(
