@@ -1,5 +1,7 @@
 """The row engine: groups of rows, in a fixed order, whoever computes them."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -85,3 +87,14 @@ def test_an_error_in_a_thread_is_the_callers(table):
 
     with threadpool_limits(2, user_api="blas"), pytest.raises(ValueError, match="row 0"):
         list(over(broken, table))
+
+
+def test_any_thread_may_keep_blas_to_one_of_its_own():
+    def inside():
+        with one_blas_thread():
+            return blas_threads()
+
+    with threadpool_limits(2, user_api="blas"), ThreadPoolExecutor(1) as pool:
+        assert inside() == 1
+        assert pool.submit(inside).result() == 1
+        assert pool.submit(blas_threads).result() == 2

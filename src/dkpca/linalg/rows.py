@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
+import threadpoolctl
 
 from dkpca.errors import InputError
 from dkpca.linalg import on_dask
@@ -278,6 +278,7 @@ class _Threads:
     def limited(self, given: int) -> Iterator[None]:
         with self.lock:
             if not self.inside:
+                _take_control()
                 self.limit = controller().limit(limits=1)
             self.inside.append(given)
         try:
@@ -286,6 +287,7 @@ class _Threads:
             with self.lock:
                 self.inside.remove(given)
                 if not self.inside:
+                    _take_control()
                     self.limit.restore_original_limits()
 
     def available(self) -> int:
@@ -298,10 +300,17 @@ class _Threads:
 _threads = _Threads()
 
 
+def _take_control() -> None:
+    """Let this thread limit OpenBLAS: since threadpoolctl 3.8, only the thread that did so first may do so again."""
+    clear = getattr(threadpoolctl.OpenBLASController, "clear_controlling_thread", None)
+    if clear is not None:
+        clear(force=True)
+
+
 @cache
-def controller() -> ThreadpoolController:
+def controller() -> threadpoolctl.ThreadpoolController:
     """BLAS libraries of this process; `controller().limit(limits=1)` keeps them to one thread from now on."""
-    return ThreadpoolController().select(user_api="blas")
+    return threadpoolctl.ThreadpoolController().select(user_api="blas")
 
 
 def one_blas_thread() -> AbstractContextManager[None]:
