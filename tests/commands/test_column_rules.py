@@ -32,7 +32,7 @@ def test_dates_are_refused_by_the_library(table):
 
 
 def test_an_array_of_dates_is_refused():
-    with pytest.raises(InputError, match="holds dates"):
+    with pytest.raises(InputError, match="columns of dates"):
         DKPCA(2).fit({"clinic": np.array([VISITS.to_numpy()] * 2).T})
 
 
@@ -121,4 +121,4 @@ def test_a_fit_says_which_column_outweighs_the_others(office):
 def test_a_table_without_rows_is_named_where_no_sample_is_common(office):
     (office.path / "empty.csv").write_text("person,x\n")
     words = office.refused("fit", "bank.csv", "empty.csv", "--id", "person", "--out", "run")
-    assert "no sample id is in all tables: 'p00' in bank.csv, none in empty.csv; check --id" in words
+    assert "no sample id is in all tables: ['p00'] in bank.csv, [] in empty.csv; check --id" in words

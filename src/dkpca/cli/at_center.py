@@ -11,7 +11,7 @@ from dkpca.cli.options import GivenSettings
 from dkpca.cli.output import at_work, show, table
 from dkpca.cli.table_options import at_hand
 from dkpca.errors import InputError
-from dkpca.fusion.diagnostics import about_kernel
+from dkpca.fusion.scoring import about_kernel
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.messages import Summary
 from dkpca.store import runs
@@ -69,8 +69,7 @@ def fuse(
         device=compute.device,
         memory=MemoryLimit.of(compute.max_memory, out.parent),
     )
-    used = [f"{name}: {file}" for name, file in run.came_in.items()]
-    show(as_json, run_facts(run), [*used, *run_words(run)])
+    show(as_json, run_facts(run), run_words(run))
 
 
 def run_facts(run: Run) -> dict[str, object]:
@@ -81,7 +80,6 @@ def run_facts(run: Run) -> dict[str, object]:
         "explained_variance_ratio": [float(value) for value in run.model.explained_variance_ratio],
         "warnings": about_kernel(run.model),
         "certificate": run.model.certificate.to_dict(),
-        "notes": list(run.notes),
     }
 
 
@@ -97,7 +95,6 @@ def run_words(run: Run) -> list[str | Table]:
     lines: list[str | Table] = [table(title, ["party", "columns", "rank", "sent", "raw columns"], rows)]
     lines += model.certificate.short()
     lines += [f"warning: {sentence}" for sentence in about_kernel(model)]
-    lines += [f"note: {note}" for note in run.notes]
     if model.is_blind:
         return [*lines, f"wrote {run.path}; its rows are rotated samples, which only the parties can rotate back"]
     if run.settings["sample_names"] == runs.ROW_NUMBERS:
