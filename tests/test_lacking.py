@@ -261,18 +261,11 @@ def test_what_cannot_be_is_refused_with_the_reason(tables, whole):
         model.score(tables)
 
 
-def test_blind_fits_with_mean_rows_are_those_in_the_open(at_two):
-    hidden, shown = (
-        DKPCA(2, kernel="linear", protect=mode, lacking="mean", precision="float64").fit(at_two)
-        for mode in ("blind", "none")
-    )
-    assert list(hidden.sample_ids_) == list(shown.sample_ids_)
-    assert subspace_error(shown.eigenvectors_, hidden.eigenvectors_) < 1e-9
-
-
-def test_masked_sums_have_no_mean_rows(tables):
-    with pytest.raises(InputError, match="would show one party's numbers for each sample that the others lack"):
-        estimator(protect="sums", rank="auto", lacking="mean").fit(tables)
+@pytest.mark.parametrize("mode", ["mean", "complete"])
+@pytest.mark.parametrize("protect", ["sums", "blind"])
+def test_protected_fits_keep_only_samples_that_all_have(tables, protect, mode):
+    with pytest.raises(InputError, match=f"protect='{protect}' cannot hide the others' numbers for them"):
+        DKPCA(2, kernel="linear", protect=protect, lacking=mode).fit(tables)
 
 
 def test_a_study_by_position_lacks_no_samples():

@@ -8,8 +8,7 @@ import pytest
 
 import dkpca
 from dkpca import DKPCA, wire
-from dkpca.errors import InputError, NotFittedError, ProtectionError, StorageError
-from dkpca.party import questions as q
+from dkpca.errors import InputError, NotFittedError, StorageError
 from dkpca.store import runs, storage
 from dkpca.store.files import Received, encode_state
 
@@ -95,11 +94,6 @@ def test_covariates_that_are_no_columns_of_numbers_are_one_sentence(covariates, 
 def test_a_seed_below_zero_is_refused():
     with pytest.raises(InputError, match="random_state is -1"):
         DKPCA(2).fit(HALVES).agreement_test(9, random_state=-1)
-
-
-def test_positions_that_are_no_whole_numbers_are_refused():
-    with pytest.raises(ProtectionError, match="4 bytes"):
-        q.numbers_in(np.zeros(3, dtype=np.uint8))
 
 
 def test_a_run_whose_first_write_failed_can_be_repeated(tmp_path, monkeypatch):

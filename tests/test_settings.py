@@ -77,7 +77,7 @@ def test_settings_do_not_change_with_the_dict_they_were_made_from():
             "a recovery limit on the rank has no effect",
         ),
         ({"protect": "sums", "projection": "exact"}, "places new samples in its own way"),
-        ({"protect": "blind", "lacking": "complete"}, "under protect='blind' the center sees no party's rows"),
+        ({"protect": "blind", "lacking": "complete"}, "protect='blind' cannot hide the others' numbers"),
         ({"lacking": "mean", "audit": 10}, "lacking='mean' replaces the rows that a party lacks"),
         ({"lacking": "complete", "projection": "exact"}, "but projection='exact' needs the true ones"),
     ],

@@ -321,10 +321,8 @@ def _check_together(fit: Fit) -> None:
         f"audit={audit} makes every party send true, unprotected rows of its kernel matrix, which "
         f"protect={protect!r} is meant to avoid; leave one of them out": hidden and audit is not None,
         f"protect={protect!r} places new samples in its own way; use projection='extend'": hidden and exact,
-        f"lacking='complete' regresses a party's rows on those of the others, and under protect={protect!r} the "
-        "center sees no party's rows; use lacking='drop'": hidden and lacking == "complete",
-        "lacking='mean' with protect='sums' would show one party's numbers for each sample that the others lack; use "
-        "lacking='drop', or protect='blind'": sums and lacking == "mean",
+        f"lacking={lacking!r} keeps samples that some parties lack, and protect={protect!r} cannot hide the others' "
+        "numbers for them; use lacking='drop'": hidden and lacking in ("mean", "complete"),
         f"protect='sums' adds numbers of precision='float32' or 'float64', not {fit.precision!r}": (
             sums and fit.precision not in ("float32", "float64")
         ),

@@ -509,39 +509,6 @@ def test_a_blind_plan_is_green_without_assumptions_where_the_own_columns_are_man
     assert found.words()[-1] == "GREEN: you may sign."
 
 
-def test_a_blind_plan_that_keeps_samples_which_others_lack_is_measured_as_if_it_were_unprotected(tmp_path):
-    """Rows that a party lacks are zero before they are turned, and the center can tell which samples these are."""
-    dropped = founded(tmp_path, CAREFUL | {"lacking": "drop"}, CAUTIOUS, align="tokens")
-    without = dropped.at("airline", study.review)
-    (tmp_path / "kept").mkdir()
-    kept = founded(tmp_path / "kept", CAREFUL | {"lacking": "mean"}, CAUTIOUS, align="tokens")
-    found = kept.at("airline", study.review)
-    assert any("whose rotation samples that some parties lack may give away" in each.what for each in found.leaving)
-    assert max(found.columns.values()) > max(without.columns.values())
-
-
-def test_where_rows_that_parties_lack_are_zero_a_pattern_of_gaps_stands_alone(tmp_path):
-    """The careless twin: nobody but the center is needed to find the turned sample that only one party has."""
-    rng, names = np.random.default_rng(0), (*NAMES, "port")
-    rows = {name: [row for row in range(40) if not (row < 14 and (row + 1) >> j & 1)] for j, name in enumerate(names)}
-    given = {
-        name: ([f"s{row}" for row in own], rng.normal(size=(len(own), 16)) * 0.8 ** np.arange(16))
-        for name, own in rows.items()
-    }
-    fit = {"kernel": "linear", "protect": "blind", "lacking": "mean", "n_components": 2, "rank": 16}
-    consortium = Consortium(tmp_path, given, fit | {"precision": "float64"}, align="tokens", samples=20)
-    consortium.join(**ANYTHING).sign().finish()
-    # Off the columns of three parties' factors are the mean and the one sample that all three lack; the fourth
-    # party's factor has its row along it.
-    sent = {name: received(consortium, name, "summary", Summary).factor.decode() for name in names}
-    spans = [np.linalg.svd(sent[name], full_matrices=False)[0] for name in NAMES]
-    values, vectors = np.linalg.eigh(sum(np.eye(len(U)) - U @ U.T for U in spans))
-    assert np.sum(values > 3.0 - 1e-9) == 2
-    X = given["port"][1]
-    own = np.linalg.norm((X - X.mean(axis=0))[rows["port"].index(6)])
-    assert np.linalg.norm(vectors[:, -2:].T @ sent["port"]) == pytest.approx(own, rel=0.05)
-
-
 def test_a_blind_plan_whose_kernel_hands_the_rotation_over_is_red_with_the_sentence_of_the_summary(tmp_path):
     fit = {"gamma": 1000.0, "standardize": True, "protect": "blind", "law": "sum", "n_components": 1}
     consortium = Consortium(tmp_path, tables(), fit, samples=50).join()
@@ -1100,7 +1067,7 @@ def test_where_nobody_doubts_derived_values_the_center_singles_one_party_out(tmp
     assert told[True] > told[False] + 0.1
 
 
-LACKING = {"kernel": "linear", "protect": "blind", "lacking": "mean", "n_components": 2, "standardize": True}
+LACKING = {"kernel": "linear", "lacking": "mean", "n_components": 2, "standardize": True}
 
 
 def tell_of_samples(monkeypatch, change):
@@ -1136,22 +1103,6 @@ def test_places_of_common_samples_on_which_parties_differ_are_noticed(align, tmp
     with pytest.raises(RefusedError, match="registry refused at step 'go': .*not in the plan"):
         consortium.finish()
     assert not list((tmp_path / "shared").glob("*/summary"))
-
-
-def test_where_nobody_doubts_the_places_two_rotated_factors_give_the_scores_of_one_sample(tmp_path, monkeypatch):
-    """The careless twin: a digest of the common ids only. The product of two factors is one row of each."""
-    monkeypatch.setattr(answers.Party, "common_digest", lambda self, *_: "ab" * 32)
-    consortium = founded(tmp_path, LACKING, ANYTHING, tables(60, 5), align="tokens").sign()
-    tell_of_samples(monkeypatch, one_in_common)
-    consortium.finish()
-    B = [received(consortium, name, "summary", Summary).factor.decode() for name in NAMES[:2]]
-    left, size, _ = np.linalg.svd(B[0].T @ B[1])
-    assert size[1] < 1e-5 * size[0]
-    found = np.abs(np.linalg.svd(B[0])[2] @ left[:, 0])
-    X = consortium.tables["airline"][1]
-    Z = (X - X.mean(axis=0)) / X.std(axis=0)
-    scores = np.abs(Z @ np.linalg.svd(Z)[2].T) / np.linalg.norm(Z, axis=1)[:, None]
-    assert np.min(np.abs(scores - found).max(axis=1)) < 1e-4
 
 
 @pytest.mark.parametrize("positions", [[0] * 50, [10**6] * 50])

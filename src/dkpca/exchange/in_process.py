@@ -25,7 +25,7 @@ from dkpca.linalg.arrays import Array, MemoryLimit, dtype_name
 from dkpca.linalg.eigenpairs import signs_of
 from dkpca.linalg.rows import away_from, threads_of_our_own
 from dkpca.messages import MaskedSum, digest, row_number_digest
-from dkpca.party.answers import ANSWERS, Party, Union
+from dkpca.party.answers import ANSWERS, Party
 from dkpca.party.questions import Question
 from dkpca.party.state import PartyState, Shield, SumState
 from dkpca.protection.rotation import Rotation
@@ -58,11 +58,6 @@ def fit(
     if sample_ids is not None:
         for name, party in parties.items():
             party.ids = sample_ids if places is None else [sample_ids[place] for place in places[name]]
-    if places is not None and settings.protect != "none":  # the parties pad their own tables
-        n_samples = 1 + max(int(np.max(own)) for own in places.values())
-        for name, party in parties.items():
-            party.union[""] = Union(n_samples, np.asarray(places[name]))
-        places = None
 
     def given() -> Covariates:
         assert covariates is not None

@@ -102,8 +102,6 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[FusedModel]:
         yield _seeds(names, terms)
     if terms.align != "position":
         terms = yield from aligned(names, terms, union=settings.lacking in ("mean", "complete"))
-        if settings.protect != "none":
-            terms = replace(terms, places=None)  # the parties pad their own tables
     if settings.protect == "sums":
         model, agreed = yield from _by_sums(names, settings, terms)
     else:

@@ -283,10 +283,8 @@ class PartySide:
         return q.HEADER + 8 * n * 2 * components  # scores, slopes of covariates
 
     def _n_told(self, batch: str) -> int:
-        """Samples of a result: in the open those of this party, else all."""
-        union = self.party.union.get(batch) if self.fit.protect != "none" else None
-        n = len(self.new[batch].X if batch else self.table.X)
-        return len(self.party.order.get(batch, range(n))) if union is None else union.n_samples
+        """Samples of a result: those of this party that take part."""
+        return len(self.party.order.get(batch, range(len(self.new[batch].X if batch else self.table.X))))
 
     def _answers(self, ask: Ask, question: q.Question) -> dict[str, Any]:
         """Answer a step; return the answers of others that this party may read, and its own shape."""
@@ -438,8 +436,6 @@ class PartySide:
         if self.fit.protect == "blind" and not batch:
             values = self.party.rotation(len(values)).turn_back(values)
             values = values * signs_of(values)  # as the parties' shares of new samples have them
-        if self.fit.protect != "none" and batch in self.party.union:
-            values = values[self.party.union[batch].places]  # of its own samples: nobody else's have a name here
         told = ("captured_share_at_least", "optimality_at_least", "meaning", "n_parties")
         table = self.new[batch] if batch else self.table
         order = self.party.order.get(batch, range(len(table.X)))

@@ -221,14 +221,10 @@ class Case:
 
     @cached_property
     def undone_by(self) -> str:
-        """What may give the rotation of a blind fit away: columns, gaps, or another study of these samples."""
+        """What may give the rotation of a blind fit away: columns, or another study of these samples."""
         known = sorted(set(self.limits.public) & set(self.plan.parties) - {self.name})
         if known:
             return f"the columns of {', '.join(known)}"
-        # A row that a party lacks is zero before it is turned. Samples with their own pattern of gaps stand alone in
-        # the parties' factors, and a center may invent gaps by the places that it tells.
-        if self.fit.lacking == "mean":
-            return "samples that some parties lack"
         return "another study of these samples" * any(self.shares(about) for about, _ in self.before)
 
     def shares(self, about: Mapping[str, Any], table: OwnTable | None = None) -> bool:

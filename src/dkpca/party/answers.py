@@ -35,14 +35,7 @@ class Union:
     """Where a party's samples are among all, where some parties lack some."""
 
     n_samples: int  # that at least one party has
-    places: Any  # (n_own,): of the own samples, in their order
-    shared: Mapping[int, int] = field(default_factory=dict)  # places of own rows that all parties have, in one order
-
-    def padded(self, A: Any) -> Any:
-        """Return a matrix of the own samples with zeros in the place of each sample that this party lacks."""
-        whole = np.zeros((self.n_samples, A.shape[1]))
-        whole[self.places] = A
-        return whole
+    shared: Mapping[int, int]  # places of own rows that all parties have, in one order
 
 
 @dataclass
@@ -202,8 +195,7 @@ def _matched(party: Party, question: q.MatchedGiven) -> messages.Told:
             raise ProtectionError(f"party {name!r}: the places of its samples are not one for each")
         by_place = np.argsort(places, kind="stable")
         party.order[batch] = rows_at(by_place.tolist())
-        at = dict(zip(shared, places[common].tolist(), strict=True))
-        party.union[batch] = Union(question.n_samples, places[by_place], at)
+        party.union[batch] = Union(question.n_samples, dict(zip(shared, places[common].tolist(), strict=True)))
     return messages.Told(name)
 
 
@@ -233,13 +225,10 @@ def _summary(party: Party, question: q.SummaryWanted) -> messages.Summary:
     turned = None
     if question.blind:
         seed = keys.own(party.secret, party.run, "columns")
-        union = party.union.get("")
-        n = X.shape[0] if union is None else union.n_samples
-        rotation = party.rotation(n)
+        rotation = party.rotation(X.shape[0])
         turned = summaries.Turned(
             rotation.hidden_digest,
-            # A party centers its matrix: then the mean row is zero.
-            lambda A: rotation.turn(A if union is None else union.padded(A)),
+            rotation.turn,
             lambda rank: column_rotation(seed, rank),
         )
     summary, state = summaries.summarize(
@@ -397,7 +386,6 @@ def _covariates(party: Party, question: q.CovariatesWanted) -> messages.Covariat
     n_samples = len(rows) if union is None else union.n_samples
     if len(rows) != n_samples:
         raise InputError(f"party {party.name!r} has covariates of {len(rows)} of {n_samples} samples")
-    rows = rows if union is None else union.padded(rows)  # in the order of all
     if question.blind:
         rows = party.rotation(n_samples).turn(rows)
     return messages.CovariateRows(party.name, Rounded(rows))
