@@ -23,7 +23,7 @@ FAR = datetime.date(2999, 1, 1)
 
 def a_plan(parties: Sequence[str] = PARTIES, **changes) -> Plan:
     values: dict[str, Any] = {
-        "version": 1,
+        "version": plans.VERSION,
         "id": secrets.token_hex(16),
         "ends": FAR,
         "center": "center",
@@ -35,7 +35,6 @@ def a_plan(parties: Sequence[str] = PARTIES, **changes) -> Plan:
         "batches": 0,
         "batch_samples": 0,
         "covariates": {},
-        "row_means": False,
         "fit": {"protect": "none"},
     }
     return Plan(**values | changes)

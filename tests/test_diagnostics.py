@@ -9,14 +9,14 @@ from sklearn.preprocessing import StandardScaler
 import dkpca
 from dkpca import DKPCA, subspace_error
 from dkpca.errors import DataWarning
-from dkpca.fusion.diagnostics import outside_at_center
+from dkpca.fusion.scoring import outside_at_center
 from dkpca.kernels import RBF, Linear
 
 CANCER = load_breast_cancer().data
 
 
 def test_raw_columns_of_many_units_are_warned_about_with_the_remedy():
-    with pytest.warns(DataWarning, match="nearly diagonal.*set standardize=True, or take a smaller gamma"):
+    with pytest.warns(DataWarning, match="nearly diagonal.*use standardized columns, or a smaller gamma"):
         DKPCA(5, gamma=None).fit(CANCER[:200])
 
 

@@ -326,7 +326,7 @@ class TestErrors:
     @pytest.mark.filterwarnings("ignore:.*makes up .* of the distances")  # of three pixels at the border
     def test_transform_with_other_parties(self):
         model = DKPCA(2).fit({"a": DIGITS[:30, :3], "b": DIGITS[:30, 3:9]})
-        with pytest.raises(InputError, match=r"parties \['a', 'b'\], but these samples are from \['c'\]"):
+        with pytest.raises(InputError, match=r"parties \['a', 'b'\]; these samples are from \['c'\]"):
             model.transform({"c": DIGITS[:30, :3]})
         with pytest.raises(InputError, match=r"the fit had the parties .* from \['party0'\]"):
             model.transform(DIGITS[:30, :9])

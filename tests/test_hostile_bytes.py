@@ -101,10 +101,10 @@ def test_strict_json_reads_what_json_writes(value):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("1e999", "1e999 is more than a number can hold"),
-        (f"-1{'0' * 400}.5", f"-1{'0' * 18} is more than a number can hold"),
-        ("NaN", "NaN is no number"),
-        ("-Infinity", "-Infinity is no number"),
+        ("1e999", "1e999 is no number, or more than one can hold"),
+        (f"-1{'0' * 400}.5", f"-1{'0' * 18} is no number, or more than one can hold"),
+        ("NaN", "NaN is no number, or more than one can hold"),
+        ("-Infinity", "-Infinity is no number, or more than one can hold"),
         ('{"a":1,"a":2}', "a key is there twice"),
         (nested(40), "it is nested more than 32 levels deep"),
         ('{"a":' * 33 + "1" + "}" * 33, "it is nested more than 32 levels deep"),

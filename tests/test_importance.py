@@ -1,16 +1,13 @@
 """Columns that drive a component: derivatives against finite differences, associations against known causes."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.metrics.pairwise import rbf_kernel
 
 from dkpca import DKPCA
-from dkpca.analysis.importance import Drives, associations, at_party
+from dkpca.analysis.importance import associations
 from dkpca.errors import InputError
-from dkpca.fusion import fused_model
 
 FULL: dict[str, Any] = {"rank": 10**6, "precision": "float64", "solver": "dense"}
 STEP = 1e-4
@@ -49,71 +46,6 @@ def test_derivatives_are_finite_differences(kernel, law, weights):
                     moved.append(DKPCA(3, **asked).fit(other, covariates=covariates).eigenvalues_)
                 expected = (moved[0] - moved[1]) / (2 * STEP)
                 np.testing.assert_allclose(found[party][column], expected, rtol=1e-4, atol=1e-4)
-
-
-def at_its_party(model, X, name):
-    """What a party computes from its own columns and the result that it was told."""
-    fused, state = model.model_, model._states[name]
-    told = fused_model.result(fused, fused.scores, "0" * 64, with_row_means=not fused.law.scores_add)
-    means = None if told.row_means is None else told.row_means.decode()
-    measured = np.asarray(state.measured(X[name]))
-    return at_party(state.kernel, ("x", "y", "z"), measured, told.scores.decode(), means, told.residual)
-
-
-@pytest.mark.longer
-@pytest.mark.parametrize(("kernel", "law"), [("rbf", "product"), ("rbf", "sum"), ("linear", "sum")])
-def test_at_a_party_with_all_components_they_are_finite_differences(kernel, law):
-    X = tables()
-    asked: dict[str, Any] = {"kernel": kernel, "law": law, "gamma": 0.1} | FULL
-    count = 69 if kernel == "rbf" else 6
-    found = at_its_party(DKPCA(count, **asked).fit(X), X, "a")
-    assert found.errors.max() < 1e-6
-    for column in range(3):
-        moved = []
-        for sign in (1.0, -1.0):
-            stretched = X["a"] * np.where(np.arange(3) == column, 1.0 + sign * STEP, 1.0)
-            moved.append(DKPCA(3, **asked).fit(X | {"a": stretched}).eigenvalues_)
-        np.testing.assert_allclose(found.values[column, :3], (moved[0] - moved[1]) / (2 * STEP), rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.longer
-@pytest.mark.parametrize("solver", ["dense", "streamed"])
-@pytest.mark.parametrize("count", [1, 2, 5, 20])
-def test_at_a_party_with_few_components_they_are_within_their_bound(count, solver):
-    for seed, gamma in enumerate((0.001, 0.01, 0.1)):
-        rng = np.random.default_rng(seed)
-        X = {name: table + rng.normal(size=table.shape) for name, table in tables().items()}
-        model = DKPCA(count, gamma=gamma, rank=10**6, precision="float64", solver=solver).fit(X)
-        found, true = at_its_party(model, X, "a"), model.column_importance()["a"]
-        assert np.all(np.abs(found.values - true) <= found.errors + 1e-12)
-        assert found.errors.max() > 0
-        assert count < 20 or np.max(found.errors[:, 0]) < 0.2 * np.abs(true[:, 0]).max()
-
-
-def test_what_a_solver_leaves_is_in_the_bound():
-    X = tables()
-    exact = DKPCA(2, gamma=0.1, **FULL).fit(X)
-    rough = replace(exact.model_, eigenvalues=exact.model_.eigenvalues * 0.9)
-    found = fused_model.row_means(rough)
-    assert found is not None
-    means, residual = found
-    np.testing.assert_allclose(residual, 0.1 * exact.eigenvalues_[0])
-    np.testing.assert_allclose(means[:, 0], np.mean(rbf_kernel(np.hstack([X["a"], X["b"]]), gamma=0.1), axis=0))
-
-
-def test_landmarks_give_no_row_means():
-    for solver, expected in (("landmark", False), ("dense", True)):
-        model = DKPCA(2, solver=solver).fit(tables()).model_
-        told = fused_model.result(model, model.scores, "0" * 64, with_row_means=True)
-        assert (told.row_means is not None) == expected
-
-
-def test_a_table_of_them_survives_its_file():
-    found = Drives(("a, b", "1"), np.array([[1.5, -2.0], [0.0, 1e-9]]), np.array([[0.5, 0.0], [1.0, 2.0]]))
-    again = Drives.from_csv(found.to_csv())
-    assert again.columns == found.columns
-    np.testing.assert_array_equal(again.values, found.values)
-    np.testing.assert_array_equal(again.errors, found.errors)
 
 
 def test_equal_eigenvalues_share_one_value():

@@ -185,7 +185,7 @@ def test_the_order_of_parties_does_not_matter(kernel, rng):
         ({"kernel": {"a": "rbf"}}, r"there are kernels for \['a'\], but the parties are \['a', 'b'\]"),
         ({"kernel": {"a": "rbf", "b": "linear"}}, "imply no common law .*give law='product' or law='sum'"),
         ({"kernel": "precomputed"}, "imply no common law"),
-        ({"weights": {"a": 1.0}}, "weights are .*; give 'balanced', 'statis', or a number for each of"),
+        ({"weights": {"a": 1.0}}, "weights are .*; give 'balanced', 'statis', or a number > 0 for"),
         (
             {"weights": {"a": 1.0, "b": -1.0}},
             "weights is .*'b': -1.0}; give 'balanced'",
@@ -193,7 +193,7 @@ def test_the_order_of_parties_does_not_matter(kernel, rng):
         ({"kernel": "linear", "law": "product", "weights": {"a": 1.0, "b": 2.0}}, "has no width to change"),
         (
             {"gamma": {"a": 1.0}},
-            r"gamma has numbers for \['a'\]; the parties whose kernel needs one are \['a', 'b'\]",
+            r"gamma has numbers for \['a'\]; kernels need one at \['a', 'b'\]",
         ),
         ({"gamma": {"a": 1.0, "b": -1.0}}, "gamma is .*'b': -1.0}; give a positive number"),
         ({"kernel": "chi2"}, "for counts and histograms, but the smallest .*; give columns without negative values"),

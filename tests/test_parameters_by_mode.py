@@ -2,7 +2,6 @@
 
 import functools
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -118,8 +117,7 @@ def test_a_parameter_is_used_or_refused(name, mode):
 @pytest.fixture
 def before_answers(monkeypatch):
     """What every party does in its worker before it answers: a list of functions without arguments."""
-    hooks: list[Callable[[], object]] = []
-    answer = in_process.answer
+    hooks, answer = list[Any](), in_process.answer
 
     def answered(party, question):
         for hook in hooks:

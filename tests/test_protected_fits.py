@@ -242,7 +242,7 @@ def test_a_blind_message_says_no_kernel_no_ids_and_no_mean():
     ("settings", "words"),
     [
         ({"protect": "sums", "rank": 5}, "protect='sums' has no rank"),
-        ({"protect": "sums", "precision": "compact"}, "numbers of 32 bits"),
+        ({"protect": "sums", "precision": "compact"}, "adds numbers of precision"),
         ({"protect": "sums", "weights": "balanced"}, "one kernel for all parties, without weights"),
         ({"protect": "sums", "kernel": {"clinic": "rbf", "lab": "rbf", "registry": "linear"}}, "one kernel for all"),
         ({"protect": "sums", "law": "sum"}, "by its own law"),
@@ -266,7 +266,7 @@ def test_a_single_party_and_a_missing_one_are_refused():
     both: list[dict[str, Any]] = [{"protect": "sums"}, {"protect": "blind", "kernel": "linear"}]
     for settings in both:
         model = DKPCA(2, **settings).fit(split(X[:60]))
-        with pytest.raises(InputError, match=r"no new samples from \['registry'\]"):
+        with pytest.raises(InputError, match=r"needs the tables of every party; those of \['registry'\] are missing"):
             model.transform({"clinic": NEW[:, :10], "lab": NEW[:, 10:20]})
 
 

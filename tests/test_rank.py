@@ -164,11 +164,11 @@ class TestLimits:
         assert str(refusal.value) == words
 
     def test_a_budget_counts_the_scales_of_float16_and_nothing_else(self):
-        assert Budget(100 * 4 * 3).rank(100) == 3
-        assert Budget(100 * 4 * 3 - 1).rank(100) == 2
-        assert Budget(100 * 4).rank(100) == 1
-        assert Budget((100 * 2 + 8) * 3, "float16").rank(100) == 3
-        assert Budget((100 * 2 + 8) * 3 - 1, "float16").rank(100) == 2
+        assert Budget(100 * 4 * 3).first_guess(100) == 3
+        assert Budget(100 * 4 * 3 - 1).first_guess(100) == 2
+        assert Budget(100 * 4).first_guess(100) == 1
+        assert Budget((100 * 2 + 8) * 3, "float16").first_guess(100) == 3
+        assert Budget((100 * 2 + 8) * 3 - 1, "float16").first_guess(100) == 2
 
     def test_auto_measures_by_the_second_eigenvalue_or_the_only_one(self):
         longer = np.append(SPECTRUM, [0.4, 0.3, 0.2])

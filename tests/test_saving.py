@@ -131,7 +131,7 @@ class TestFileRoute:
             dkpca.fuse(summaries, n_components="3")  # type: ignore[arg-type]
         with pytest.raises(InputError, match="law is 'max'; give 'product' or 'sum'"):
             dkpca.fuse(summaries, n_components=3, law="max")
-        with pytest.raises(InputError, match="column counts {'left': 32}; these samples have {'left': 3}"):
+        with pytest.raises(InputError, match="the fit had 32 columns .* these samples have 3 of"):
             dkpca.extend(states[0], DIGITS[:, :3])
         with pytest.raises(InputError, match="state of dkpca.extend is .*; give the state that dkpca.summarize gave"):
             dkpca.extend(summaries[0], DIGITS[:, :32])
@@ -287,16 +287,16 @@ class TestEstimator:
         with pytest.raises(InputError, match=r"Dense\(.*\) cannot be written to a file or sent; give its name"):
             DKPCA(3, solver=Dense()).fit(HALVES).save(tmp_path / "model")
         model = DKPCA(3, kernel=Scaled(0.01)).fit(HALVES)
-        with pytest.raises(InputError, match="no installed package offers the kernel 'scaled', .* or use pickle"):
+        with pytest.raises(InputError, match="the kernel 'scaled' is not one of dkpca, .* use pickle"):
             model.save(tmp_path / "model")
         for item in (model.model_, model._states["left"]):
-            with pytest.raises(InputError, match="no installed package offers the kernel 'scaled'"):
+            with pytest.raises(InputError, match="the kernel 'scaled' is not one of dkpca"):
                 dkpca.save(tmp_path / "model", item)
         assert not list(tmp_path.iterdir())
         assert pickle.loads(pickle.dumps(model)).kernel_ == Scaled(0.01)
 
     def test_a_kernel_with_the_name_of_ours_is_not_saved_as_ours(self, tmp_path):
-        with pytest.raises(InputError, match="no installed package offers the kernel 'rbf'"):
+        with pytest.raises(InputError, match="the kernel 'rbf' is not one of dkpca"):
             DKPCA(3, kernel=Alias(0.01)).fit(HALVES).save(tmp_path / "model")
 
     def test_a_loaded_estimator_can_be_saved_and_pickled_again(self, files):

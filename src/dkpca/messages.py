@@ -68,7 +68,6 @@ Secret = Annotated[str, _checked(_is_hex, f"is not a secret of {SEED_BYTES} byte
 Positions = Annotated[
     tuple[int, ...], _checked(_ascending, f"are not 1 to {MOST_AUDITED} positions, ascending and each once")
 ]
-SeedNumber = Annotated[int, _checked(lambda value: value >= 0, "is {}, less than 0")]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
@@ -90,18 +89,20 @@ def _check_tokens(field: str, data: Bytes) -> None:
         raise InputError(f"{field} is not sorted, or has a token twice")
 
 
-def _check_bytes(field: str, data: Bytes) -> None:
-    if data.dtype != np.uint8 or data.ndim != 1:
-        raise InputError(f"{field} is not a row of bytes")
-
-
 Tokens = Annotated[Bytes, _check_tokens]  # (n_samples, TOKEN_BYTES): sample ids as keyed hashes
-Packed = Annotated[Bytes, _check_bytes]  # (n_bytes,): integers; the question that they answer fixes count and width
+Packed = Annotated[  # (n_bytes,): integers; the question that they answer fixes count and width
+    Bytes, _checked(lambda data: data.dtype == np.uint8 and data.ndim == 1, "is not a row of bytes")
+]
 Numbers = Annotated[Packed, _checked(lambda data: data.size % 4 == 0, "is not a row of whole numbers of 4 bytes")]
 
 
 @dataclass(frozen=True)
-class Seed:
+class Message:
+    """What all messages have in common: nothing but that they may leave."""
+
+
+@dataclass(frozen=True)
+class Seed(Message):
     """Secrets of one party for another, encrypted to that party; the center can never read them."""
 
     party: PartyName
@@ -111,8 +112,8 @@ class Seed:
 
 
 @dataclass(frozen=True)
-class Shape:
-    """Size of a table, for the fit or for a batch of new samples."""
+class Shape(Message):
+    """How many rows and columns a table has, and a fingerprint of its ids, which confirms a guess of all of them."""
 
     party: PartyName
     n_samples: Count
@@ -121,7 +122,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Go:
+class Go(Message):
     """A party's consent to the settings derived so far, which all members can read, before any data is sent."""
 
     party: PartyName
@@ -129,7 +130,7 @@ class Go:
 
 
 @dataclass(frozen=True)
-class Reveal:
+class Reveal(Message):
     """A nonce to which the party has committed; those of all parties together seed the draw of the audit rows."""
 
     party: PartyName
@@ -137,8 +138,8 @@ class Reveal:
 
 
 @dataclass(frozen=True)
-class Statistics:
-    """Three numbers from which the center derives gamma. Sent only when gamma is not given."""
+class Statistics(Message):
+    """Size of a table, and how far apart its rows are on average, from which the center derives gamma."""
 
     party: PartyName
     n_samples: Count
@@ -147,7 +148,7 @@ class Statistics:
 
 
 @dataclass(frozen=True)
-class Summary:
+class Summary(Message):
     """The one message of the protocol: the leading part of the party's kernel matrix, and how much is left out.
 
     The factor alone carries the eigenvalues (its squared column norms) and reveals the party's approximate
@@ -206,16 +207,18 @@ class Summary:
     def __post_init__(self) -> None:
         if self.rank > self.n_samples:
             raise InputError(f"has rank {self.rank} for {self.n_samples} samples")
-        _check_diagonal(self.kernel.sends_diagonal, self.diagonal, self.n_samples)
+        n, diagonal = self.n_samples, self.diagonal
+        if self.kernel.sends_diagonal != (diagonal is not None):
+            raise InputError("does not have the diagonal of its kernel matrix if and only if its kernel needs one")
+        if diagonal is not None and (diagonal.shape != (n, 1) or not bool((diagonal.data >= 0).all())):
+            raise InputError(f"the diagonal is not one number, at least 0, for each of {n} samples")
 
     @property
     def n_samples(self) -> int:
-        """Number of samples."""
         return self.factor.shape[0]
 
     @property
     def rank(self) -> int:
-        """Number of eigenpairs sent."""
         return self.factor.shape[1]
 
     @property
@@ -225,8 +228,8 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Rows:
-    """New samples as rows of the party's factor.
+class Rows(Message):
+    """New samples as rows of the party's factor: how similar each looks to every training sample.
 
     Attributes
     ----------
@@ -259,13 +262,14 @@ class Rows:
 
     @property
     def n_samples(self) -> int:
-        """Number of new samples."""
         return self.factor.shape[0]
 
 
 @dataclass(frozen=True)
-class Partials:
+class Partials(Message):
     """New samples by the paper's method: squared distances or inner products to every training sample.
+
+    With more new samples than columns, these tell the whole table of the fit up to a rotation.
 
     Attributes
     ----------
@@ -295,13 +299,12 @@ class Partials:
 
     @property
     def n_samples(self) -> int:
-        """Number of new samples."""
         return self.partial.shape[0]
 
 
 @dataclass(frozen=True)
-class SampleTokens:
-    """Keyed hashes of a party's sample ids; the center does not know the key. Sent only to match samples."""
+class SampleTokens(Message):
+    """Keyed hashes of a party's sample ids, which only those who have the parties' key can test guesses of."""
 
     party: PartyName
     tokens: Tokens
@@ -312,7 +315,7 @@ class SampleTokens:
 
 
 @dataclass(frozen=True)
-class RaisedIds:
+class RaisedIds(Message):
     """A party's sample ids as P-256 points times the secrets of the parties so far (private set intersection)."""
 
     party: PartyName  # that multiplied them last
@@ -328,7 +331,7 @@ class RaisedIds:
 
 
 @dataclass(frozen=True)
-class CommonTokens:
+class CommonTokens(Message):
     """Tokens of the common samples, as the center of 0.1 sent them; only read, since its files stay readable."""
 
     n_parties: Count
@@ -336,8 +339,8 @@ class CommonTokens:
 
 
 @dataclass(frozen=True)
-class Scores:
-    """The center's result for the parties: scores of the samples, and the share of the variance that they capture."""
+class Scores(Message):
+    """The center's result: where samples lie among the components, and if agreed, how similar each is on average."""
 
     n_parties: Count
     kernel: Kernel | None  # of all parties; None if each has its own, which the others must not learn
@@ -346,8 +349,9 @@ class Scores:
     captured_share_at_least: Share  # of the variance of the true kernel, certified
     optimality_at_least: Share  # of what the best components would capture, certified
     meaning: Line = ""  # what the fused matrix is a kernel of, in words
-    row_means: Rounded | None = None  # (n_samples, 1): of the fused matrix L before centering, if agreed
-    residual: NotNegative = 0.0  # |H L V - V Lambda| of the components, with row means
+    # Of studies of 0.2, only read: (n_samples, 1), of the fused matrix before centering, and |H L V - V Lambda|.
+    row_means: Rounded | None = None
+    residual: NotNegative = 0.0
 
     def __post_init__(self) -> None:
         if self.row_means is not None and self.row_means.shape != (self.scores.shape[0], 1):
@@ -355,12 +359,12 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class AuditRequest:
+class AuditRequest(Message):
     """The samples of an audit; the center draws them after all summaries have arrived, and publishes the seed."""
 
     n_samples: Count
     sample_digest: Fingerprint  # of the samples of the fit
-    seed: SeedNumber
+    seed: Annotated[int, _checked(lambda value: value >= 0, "is {}, less than 0")]
     draws: Count  # with replacement
     samples: Positions  # of those drawn, among the samples of the fit
     uniform: bool = False  # whether all samples were equally likely, so that the seed suffices to check the draw
@@ -371,8 +375,8 @@ class AuditRequest:
 
 
 @dataclass(frozen=True)
-class AuditRows:
-    """Exact kernel values of a party between the audited samples and all samples of the fit."""
+class AuditRows(Message):
+    """True kernel values of audited samples with all: with more rows than columns, the table up to a rotation."""
 
     party: PartyName
     summary_id: Fingerprint  # of the summary that is audited
@@ -386,7 +390,6 @@ class AuditRows:
 
     @property
     def n_samples(self) -> int:
-        """Number of samples of the fit."""
         return self.rows.shape[1]
 
     def columns(self, index: Index) -> Array:
@@ -395,7 +398,7 @@ class AuditRows:
 
 
 @dataclass(frozen=True)
-class CovariateRows:
+class CovariateRows(Message):
     """Covariates of every sample as orthonormal columns: they show batch and site, and age up to a scale."""
 
     party: PartyName
@@ -403,7 +406,7 @@ class CovariateRows:
 
 
 @dataclass(frozen=True)
-class MaskedSum:
+class MaskedSum(Message):
     """Masked numbers of one party: noise on their own; the masks cancel in the sum over all parties."""
 
     party: PartyName
@@ -413,43 +416,14 @@ class MaskedSum:
 
     @property
     def n_bytes(self) -> int:
-        """Number of bytes."""
-        return sum(len(packed) for packed in (self.values, self.lengths) if packed is not None)
+        return len(self.values) + (0 if self.lengths is None else len(self.lengths))
 
 
 @dataclass(frozen=True)
-class Told:
+class Told(Message):
     """Acknowledgement that a party has read the center's message; contains nothing else."""
 
     party: PartyName
-
-
-Message = (
-    Seed
-    | Shape
-    | Go
-    | Reveal
-    | Told
-    | Statistics
-    | Summary
-    | Rows
-    | Partials
-    | SampleTokens
-    | RaisedIds
-    | CommonTokens
-    | Scores
-    | AuditRequest
-    | AuditRows
-    | CovariateRows
-    | MaskedSum
-)
-
-
-def _check_diagonal(wanted: bool, diagonal: Rounded | None, n_samples: int) -> None:
-    if wanted != (diagonal is not None):
-        raise InputError("does not have the diagonal of its kernel matrix if and only if its kernel needs one")
-    if diagonal is not None and (diagonal.shape != (n_samples, 1) or not bool((diagonal.data >= 0).all())):
-        raise InputError(f"the diagonal is not one number, at least 0, for each of {n_samples} samples")
 
 
 def digest(sample_ids: Sequence[str]) -> str:

@@ -4,16 +4,12 @@ A rule reads the leading eigenvalues known so far and returns a rank, or None if
 never returns 0: a party that sends nothing would erase the product of all kernels. A goal is a rule that is measured
 on the message itself: `dkpca.party.candidates` makes the message coarser or finer until the goal is met. Both kinds
 state either a need (send at least this much) or a limit (send at most this much).
-
-To add a goal, add its measurement as a method of `Measurable` and of `party.candidates.Candidate`, derive a rule with
-`name`, `measured` and `met_by`, and list it in `RULES`. If a message meets a limit, every coarser message should
-meet it too: the search is by bisection.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -29,30 +25,14 @@ WHOLE, NUMBER = int | np.integer, int | float | np.number  # kinds of parameters
 BEHIND = 5  # minimum number of eigenpairs that "auto" sends beyond the components
 
 
-class Measurable(Protocol):
-    """A candidate message, as goals see it."""
-
-    def size(self) -> int: ...  # bytes of the whole message
-
-    def error(self) -> float: ...  # contribution to the certificate's bound on the kernel error
-
-    def recovery(self, known_rows: int) -> Any: ...  # `Measurement` of how well known rows recover the others
-
-
 class RankRule:
-    """How a party chooses its rank. You can derive your own rule from this class, but not send it to another party.
+    """How a party chooses its rank.
 
     Examples
     --------
     >>> import dkpca
-    >>> class Half(dkpca.rank.RankRule):
-    ...     def first_guess(self, n_samples):
-    ...         return n_samples // 2
-    ...
-    ...     def choose(self, eigenvalues, n_samples):
-    ...         return n_samples // 2
-    >>> Half().choose([3.0, 1.0], n_samples=4)
-    2
+    >>> isinstance(dkpca.rank.Fixed(3), dkpca.rank.RankRule)
+    True
     """
 
     name: ClassVar[str] = ""  # identifies the rule in messages
@@ -74,7 +54,7 @@ class RankRule:
         """Return whether the rule must be measured on the message itself."""
         return False
 
-    def met_by(self, candidate: Measurable) -> bool:
+    def met_by(self, candidate: Any) -> bool:
         """Return whether this message meets the rule; called only if `measured()`."""
         raise NotImplementedError
 
@@ -222,12 +202,9 @@ class All(RankRule):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from dkpca import DKPCA, rank
-    >>> X = np.random.default_rng(0).normal(size=(50, 8))
-    >>> goals = [rank.Error(at_most=0.1), rank.Budget(bytes=2000)]
-    >>> DKPCA(2, parties=2, rank=goals, precision="compact").fit(X).ledger_[0].bytes_sent <= 2000
-    True
+    >>> from dkpca import rank
+    >>> rank.All((rank.Error(at_most=0.1), rank.Budget(bytes=2000))).parts()  # DKPCA(rank=[...]) makes one of a list
+    (Error(at_most=0.1), Budget(bytes=2000, precision='float32'))
     """
 
     rules: tuple[RankRule, ...]
@@ -274,8 +251,7 @@ class Budget(RankRule):
         _check("bytes", self.bytes, WHOLE, lambda count: count >= 1, "a whole number of at least 1")
         _check("precision", self.precision, str, PRECISIONS.__contains__, f"one of {sorted(PRECISIONS)}")
 
-    def rank(self, n_samples: int) -> int:
-        """Return the largest rank that fits; an error if not even one column does."""
+    def first_guess(self, n_samples: int) -> int:
         column = n_samples * PRECISIONS[self.precision] + (8 if self.precision == "float16" else 0)
         if self.bytes < column:
             raise InputError(
@@ -284,11 +260,8 @@ class Budget(RankRule):
             )
         return min(self.bytes // column, n_samples)
 
-    def first_guess(self, n_samples: int) -> int:
-        return self.rank(n_samples)
-
     def choose(self, eigenvalues: Spectrum, n_samples: int) -> int | None:
-        return self.rank(n_samples)
+        return self.first_guess(n_samples)
 
     def sent_in(self, precision: str) -> RankRule:
         return replace(self, precision=precision)
@@ -296,8 +269,8 @@ class Budget(RankRule):
     def measured(self) -> bool:
         return self.precision == COMPACT
 
-    def met_by(self, candidate: Measurable) -> bool:
-        return candidate.size() <= self.bytes
+    def met_by(self, candidate: Any) -> bool:
+        return bool(candidate.size() <= self.bytes)
 
 
 @dataclass(frozen=True)
@@ -328,8 +301,8 @@ class Error(RankRule):
     def measured(self) -> bool:
         return True
 
-    def met_by(self, candidate: Measurable) -> bool:
-        return candidate.error() <= self.at_most
+    def met_by(self, candidate: Any) -> bool:
+        return bool(candidate.error() <= self.at_most)
 
 
 @dataclass(frozen=True)
@@ -365,7 +338,7 @@ class Recovery(RankRule):
     def measured(self) -> bool:
         return True
 
-    def met_by(self, candidate: Measurable) -> bool:
+    def met_by(self, candidate: Any) -> bool:
         return bool(candidate.recovery(self.known_rows).worst <= self.at_most)
 
 

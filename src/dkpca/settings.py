@@ -29,10 +29,8 @@ PROTECTIONS = ("none", "sums", "blind")
 LACKING = ("drop", "mean", "complete")
 GUESS = 10  # number of components assumed by the parties if it depends on the spectrum
 RecordT = TypeVar("RecordT")
-Allowed = tuple[Callable[[Any], bool], str]  # the check of a value, and the allowed values in words
-
-
 Check = Callable[[Any], bool]
+Allowed = tuple[Check, str]  # the check of a value, and the allowed values in words
 
 
 def whole(least: float = -math.inf, most: float = math.inf) -> Check:
@@ -40,10 +38,7 @@ def whole(least: float = -math.inf, most: float = math.inf) -> Check:
 
 
 def _real(valid: Check) -> Check:
-    """Return a check for finite numbers that are valid."""
-    return lambda value: (
-        isinstance(value, Real) and not _is_flag(value) and math.isfinite(value) and valid(float(value))
-    )
+    return lambda value: isinstance(value, Real) and not _is_flag(value) and math.isfinite(value) and valid(value)
 
 
 POSITIVE = _real(lambda number: number > 0.0)
@@ -54,7 +49,6 @@ def _is_flag(value: Any) -> bool:
 
 
 def _by_party(valid: Check) -> Check:
-    """Return a check for a mapping from party to valid values."""
     return lambda value: (
         isinstance(value, Mapping) and all(isinstance(name, str) and valid(each) for name, each in value.items())
     )
@@ -92,6 +86,7 @@ def choice(names: Sequence[str]) -> Allowed:
 
 
 FLAG: Allowed = (_is_flag, "True or False")
+COUNT: Allowed = (whole(1), "a whole number of at least 1")
 PARTIES = optional(
     lambda value: whole(1)(value) or (isinstance(value, Sequence | Mapping) and not isinstance(value, str)),
     "a whole number of at least 1, a list or dict of column groups",
@@ -104,17 +99,17 @@ def setting(default: Any, allowed: Allowed, text: str, *, option: str = "", choi
     return field(default=default, metadata=about)
 
 
+def one_of(default: str | None, names: Sequence[str], text: str, option: str) -> Any:
+    """Return a field that has one of these names, or None if that is its default."""
+    allowed = choice(names) if default is not None else optional(*choice(names))
+    return setting(default, allowed, text, option=option, choices=names)
+
+
 @dataclass(frozen=True)
 class Fit:
     """What to compute: every parameter of a fit that affects its answer, or the messages that leave a party.
 
     Invalid values, and values that exclude each other, raise `InputError` here and nowhere later.
-
-    Examples
-    --------
-    >>> from dkpca.settings import Fit
-    >>> Fit(n_components=3).kernel
-    'rbf'
     """
 
     n_components: int | float | None = setting(
@@ -131,14 +126,10 @@ class Fit:
         (_either(_is_kernel, _by_party(_is_kernel)), "the name of a kernel, a kernel, or a dict of party to either"),
         "Kernel: its name, or PARTY=NAME once per party.",
         option="--kernel",
-        choices=kernels.kernel_names(),
+        choices=tuple(kernels.KERNELS),
     )
-    law: str | None = setting(
-        None,
-        optional(*choice(tuple(LAWS))),
-        "How the parties' kernel matrices combine (default: depends on the kernel).",
-        option="--law",
-        choices=tuple(LAWS),
+    law: str | None = one_of(
+        None, tuple(LAWS), "How the parties' kernel matrices combine (default: depends on the kernel).", "--law"
     )
     gamma: float | str | dict[str, float] | None = setting(
         "scale",
@@ -146,9 +137,8 @@ class Fit:
             _either(POSITIVE, _named("scale", "auto"), _by_party(POSITIVE)),
             "a positive number, 'scale', a number for each party (PARTY=NUMBER on the command line)",
         ),
-        "Gamma of the kernel: a number, scale (for rbf, 1 / mean squared distance over all parties; for other "
-        "kernels, 1 / mean of the term that gamma multiplies), none (1 / number of columns; chi2: 1), or "
-        "PARTY=NUMBER once per party.",
+        "Gamma of the kernel: a number, scale (1 / mean of what gamma multiplies over all parties: for rbf, the "
+        "squared distance), none (1 / number of columns; chi2: 1), or PARTY=NUMBER once per party.",
         option="--gamma",
     )
     weights: str | dict[str, float] | None = setting(
@@ -160,9 +150,7 @@ class Fit:
         "How much each party counts: balanced, statis (sum law), or PARTY=NUMBER once per party.",
         option="--weights",
     )
-    degree: int | None = setting(
-        None, optional(whole(1), "a whole number of at least 1"), "Degree of polynomial kernels."
-    )
+    degree: int | None = setting(None, optional(*COUNT), "Degree of polynomial kernels.")
     coef0: float | None = setting(None, optional(_real(math.isfinite), "a number"), "Constant of polynomial kernels.")
     rank: str | int | RankRule | tuple[RankRule, ...] = setting(
         "auto",
@@ -171,19 +159,12 @@ class Fit:
         "limit it, alone or together with a number or error=.",
         option="--rank",
     )
-    precision: str = setting(
-        "float32",
-        choice(tuple(PRECISIONS)),
-        "Precision of the numbers a party sends.",
-        option="--precision",
-        choices=tuple(PRECISIONS),
-    )
-    protect: str = setting(
+    precision: str = one_of("float32", tuple(PRECISIONS), "Precision of the numbers a party sends.", "--precision")
+    protect: str = one_of(
         "none",
-        choice(PROTECTIONS),
+        PROTECTIONS,
         "What the center sees: none (each party's factor), sums (only masked sums) or blind (only rotated factors).",
-        option="--protect",
-        choices=PROTECTIONS,
+        "--protect",
     )
     projection: str = setting(
         "extend",
@@ -217,7 +198,7 @@ class Fit:
         option="--solver",
         choices=NAMES,
     )
-    n_landmarks: int = setting(500, (whole(1), "a whole number of at least 1"), "Number of landmarks at the center.")
+    n_landmarks: int = setting(500, COUNT, "Number of landmarks at the center.")
     random_state: int | None = setting(
         None, optional(whole(0), "a whole number of at least 0"), "Seed for drawing landmarks and audited rows."
     )
@@ -251,8 +232,7 @@ class Fit:
 
     def families(self) -> list[Kernel | type[Kernel]]:
         """Return all requested kernels, or their classes."""
-        asked = self.kernel.values() if isinstance(self.kernel, dict) else [self.kernel]
-        return [kernel if isinstance(kernel, Kernel) else kernels.family(kernel) for kernel in asked]
+        return [self.family_of(party) for party in (self.kernel if isinstance(self.kernel, dict) else ("",))]
 
 
 @dataclass(frozen=True)
@@ -291,10 +271,7 @@ class Compute:
         for name in ("device", "max_memory"):
             value = getattr(self, name)
             if fit.protect != "none" and value is not None:
-                raise InputError(
-                    f"{name}={value!r} is for fits with protect='none'; protect={fit.protect!r} computes in memory "
-                    "on the CPU; leave one of them out"
-                )
+                raise InputError(f"{name}={value!r} is for fits with protect='none'; leave it or protect= out")
 
 
 def check_value(name: str, value: Any, check: Allowed) -> Any:
@@ -332,48 +309,34 @@ def _plain(value: Any) -> Any:
 
 
 def _check_together(fit: Fit) -> None:
-    """Refuse settings that exclude each other."""
-    if fit.projection == "exact" and fit.weights is not None:
-        raise InputError(
-            "projection='exact' needs one kernel of the joined table, and weights give each party its own; use "
-            "projection='extend', or leave weights out"
-        )
-    if fit.lacking in ("mean", "complete") and (fit.audit is not None or fit.projection == "exact"):
-        what = "projection='exact'" if fit.audit is None else f"audit={fit.audit}"
-        raise InputError(
-            f"lacking={fit.lacking!r} replaces the rows that a party lacks, but {what} needs the true "
-            "ones; use lacking='drop', or leave one of them out"
-        )
-    if fit.protect == "none":
-        return
-    if fit.audit is not None:
-        raise InputError(
-            f"audit={fit.audit} makes every party send true, unprotected rows of its kernel matrix, which "
-            f"protect={fit.protect!r} is meant to avoid; leave one of them out"
-        )
-    if fit.projection != "extend":
-        raise InputError(f"protect={fit.protect!r} places new samples in its own way; use projection='extend'")
-    if fit.lacking == "complete":
-        raise InputError(
-            f"lacking='complete' regresses a party's rows on those of the others, and under protect={fit.protect!r} "
-            "the center sees no party's rows; use lacking='drop'"
-        )
-    if fit.protect == "sums" and fit.lacking == "mean":
-        raise InputError(
-            "lacking='mean' with protect='sums' would show one party's numbers for each sample that the others lack; "
-            "use lacking='drop', or protect='blind'"
-        )
-    if fit.protect == "sums" and fit.precision not in ("float32", "float64"):
-        raise InputError(
-            f"protect='sums' adds numbers of 32 bits (precision='float32') or 64 ('float64'), not {fit.precision!r}"
-        )
-    if fit.protect == "blind" and any(isinstance(part, rank.Recovery) for part in fit.rank_rule.parts()):
-        raise InputError(
-            "a recovery limit on the rank has no effect with protect='blind': the message shows no rows, and the "
-            "result does not depend on the rank; reduce n_components, or use protect='none'"
-        )
-    if fit.protect == "sums" and fit.rank != "auto":
-        raise InputError("protect='sums' has no rank: it uses the whole sum; leave rank='auto'")
+    """Refuse settings that exclude each other: the first that do, with the reason."""
+    protect, exact, audit, lacking = fit.protect, fit.projection == "exact", fit.audit, fit.lacking
+    hidden, sums, limits = protect != "none", protect == "sums", fit.rank_rule.parts()
+    true = "projection='exact'" if audit is None else f"audit={audit}"
+    refusals = {
+        "projection='exact' needs one kernel of the joined table, and weights give each party its own; use "
+        "projection='extend', or leave weights out": exact and fit.weights is not None,
+        f"lacking={lacking!r} replaces the rows that a party lacks, but {true} needs the true ones; use "
+        "lacking='drop', or leave one of them out": lacking in ("mean", "complete") and (exact or audit is not None),
+        f"audit={audit} makes every party send true, unprotected rows of its kernel matrix, which "
+        f"protect={protect!r} is meant to avoid; leave one of them out": hidden and audit is not None,
+        f"protect={protect!r} places new samples in its own way; use projection='extend'": hidden and exact,
+        f"lacking='complete' regresses a party's rows on those of the others, and under protect={protect!r} the "
+        "center sees no party's rows; use lacking='drop'": hidden and lacking == "complete",
+        "lacking='mean' with protect='sums' would show one party's numbers for each sample that the others lack; use "
+        "lacking='drop', or protect='blind'": sums and lacking == "mean",
+        f"protect='sums' adds numbers of precision='float32' or 'float64', not {fit.precision!r}": (
+            sums and fit.precision not in ("float32", "float64")
+        ),
+        "a recovery limit on the rank has no effect with protect='blind': the message shows no rows; reduce "
+        "n_components, or use protect='none'": (
+            protect == "blind" and any(isinstance(part, rank.Recovery) for part in limits)
+        ),
+        "protect='sums' has no rank: it uses the whole sum; leave rank='auto'": sums and fit.rank != "auto",
+    }
+    for words, excluded in refusals.items():
+        if excluded:
+            raise InputError(words)
 
 
 def to_toml(record: Any) -> str:
@@ -384,15 +347,12 @@ def to_toml(record: Any) -> str:
 def from_values(cls: type[RecordT], values: Mapping[str, Any], *, what: str, complete: bool = False) -> RecordT:
     """Build a record from the values of a TOML file."""
     known: dict[str, Field[Any]] = {each.name: each for each in fields(cls)}  # type: ignore[arg-type]
-    needed = {
-        name
-        for name, each in known.items()
-        if complete or (each.default is MISSING and each.default_factory is MISSING)
-    }
-    _refuse(what, "does not know", set(values) - set(known), known)
-    _refuse(what, "lacks", needed - set(values), known)
-    hints = get_type_hints(cls)
+    needed = {name for name, each in known.items() if complete or each.default is each.default_factory is MISSING}
+    for verb, names in (("does not know", set(values) - set(known)), ("lacks", needed - set(values))):
+        if names:
+            raise InputError(f"{what} {verb} {', '.join(sorted(names))}; the settings are {', '.join(known)}")
     # TOML has no null: the word "none" stands for it in fields that may be None.
+    hints = get_type_hints(cls)
     given = {
         name: None if value == "none" and type(None) in get_args(hints[name]) else value
         for name, value in values.items()
@@ -401,8 +361,3 @@ def from_values(cls: type[RecordT], values: Mapping[str, Any], *, what: str, com
         return codec.decode(cls, given, what=what)
     except WireError as error:
         raise InputError(str(error)) from error
-
-
-def _refuse(what: str, verb: str, names: set[str], known: Mapping[str, Any]) -> None:
-    if names:
-        raise InputError(f"{what} {verb} {', '.join(sorted(names))}; the settings are {', '.join(known)}")

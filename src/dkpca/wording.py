@@ -14,12 +14,8 @@ _DOT = r"[ \t]*+\.[ \t]*+"
 _LONG = r"""\"{3}(?:(?!\"{3})(?:\\.|[^\\]))*+(?:\"{3,5}+|\Z)|'{3}(?:(?!'{3}).)*+(?:'{3,5}+|\Z)"""
 # A comment, a string of several lines, or a key; its 17th part is the group.
 TOKENS = re.compile(rf"#[^\n]*+|{_LONG}|{_KEY}(?:{_DOT}{_KEY}){{0,{DEEPEST - 1}}}+({_DOT}{_KEY})?+", re.DOTALL)
-
-
 LONGEST = 4000  # letters that a person is shown at a time
 LONG_NUMBER = re.compile(r"0[xob][0-9a-fA-F_]{1000}")  # Python refuses to write one; it refuses to read decimal ones
-
-
 TOO_DEEP = f"tables inside tables, more than {DEEPEST} deep"
 
 
@@ -28,10 +24,8 @@ class OutsizeError(ValueError):
 
 
 def toml_values(text: str) -> dict[str, Any]:
-    """Return the values of a TOML file, or raise `ValueError`.
-
-    tomllib takes minutes for a key of 30,000 parts, so such keys are looked for first, in linear time.
-    """
+    """Return the values of a TOML file, or raise `ValueError`."""
+    # tomllib takes minutes for a key of 30,000 parts, so such keys are looked for first, in linear time.
     if any(token[1] for token in TOKENS.finditer(text)):
         raise OutsizeError(TOO_DEEP)
     if LONG_NUMBER.search(text):
@@ -46,10 +40,8 @@ def deeper(value: Any, most: int) -> bool:
     """Whether tables and lists lie in each other more than so many deep."""
     level = [value]
     for _ in range(most + 1):
-        inside = [
-            each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)
-        ]
-        level = [item for items in inside for item in items]
+        tables = [each for each in level if isinstance(each, dict | list)]
+        level = [item for each in tables for item in (each.values() if isinstance(each, dict) else each)]
     return any(isinstance(each, dict | list) for each in level)
 
 
@@ -77,9 +69,7 @@ def in_bytes(count: float) -> str:
 
 def good_digits(squared: float) -> int:
     """Digits to which a subspace is correct if the sum of the squared sines is this."""
-    if squared >= 0.01:
-        return 0
-    return min(15, math.floor(-0.5 * math.log10(max(squared, 1e-30)) + 1e-9))
+    return 0 if squared >= 0.01 else min(15, math.floor(-0.5 * math.log10(max(squared, 1e-30)) + 1e-9))
 
 
 def in_percent(share: float) -> str:
@@ -88,8 +78,7 @@ def in_percent(share: float) -> str:
     if lost <= 1e-9:
         return "100%"
     digits = max(1, math.floor(-math.log10(lost) + 1e-6) - 1)
-    kept = math.floor((share * 100.0) * 10**digits + 1e-6) / 10**digits
-    return f"{kept:.{digits}f}%"
+    return f"{math.floor((share * 100.0) * 10**digits + 1e-6) / 10**digits:.{digits}f}%"
 
 
 def p_value(p: float) -> str:

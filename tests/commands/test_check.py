@@ -225,7 +225,7 @@ def test_fit_takes_an_id_column_per_table_or_their_party_toml(tmp_path):
 def test_a_table_without_ids_beside_tables_with_ids_is_refused(tmp_path):
     office = three_tables(tmp_path)
     error = office.refused("fit", "clinic.csv", "bank.parquet", "--id", "bank=customer", "--out", "run")
-    assert "the tables of ['clinic'] have no id column, but the others do; name it with --id NAME=COLUMN" in error
+    assert "the tables of ['clinic'] have no id column, the others do; name it with --id NAME=COLUMN" in error
 
 
 def test_what_text_ignore_leaves_out_is_listed(clinic):
@@ -252,4 +252,4 @@ def test_tables_without_a_common_id_show_how_theirs_are_written(tmp_path):
         rows = [f"{mark}{i:02d},{i * i}" for i in range(8)]
         (tmp_path / f"{name}.csv").write_text("\n".join(["sample,value", *rows]) + "\n")
     said = Office(tmp_path).refused("fit", "lab.csv", "registry.csv", "--id", "sample", "--out", "run")
-    assert "'0000' in lab.csv, 'P-00' in registry.csv" in " ".join(said.split())
+    assert "['0000'] in lab.csv, ['P-00'] in registry.csv" in " ".join(said.split())

@@ -121,4 +121,4 @@ def test_a_fit_says_which_column_outweighs_the_others(office):
 def test_a_table_without_rows_is_named_where_no_sample_is_common(office):
     (office.path / "empty.csv").write_text("person,x\n")
     words = office.refused("fit", "bank.csv", "empty.csv", "--id", "person", "--out", "run")
-    assert "no sample id is in all tables: 'p00' in bank.csv, none in empty.csv; check --id" in words
+    assert "no sample id is in all tables: ['p00'] in bank.csv, [] in empty.csv; check --id" in words

@@ -58,15 +58,14 @@ def test_scores_are_orthogonal_to_them_and_new_samples_are_placed_as_the_library
     np.testing.assert_allclose(pl.read_csv(folder / "run" / "embedding.csv")["component_1"], found[:, 0], atol=1e-9)
 
 
-def test_their_ids_may_be_in_another_column_or_a_party_toml_says_how_to_read_them(folder):
+def test_a_party_toml_says_how_to_read_them(folder):
     assert fit(folder, "--covariates", "batch.csv").code == 0
     expected = (folder / "run" / "embedding.csv").read_text()
     pl.read_csv(folder / "batch.csv").rename({"id": "Sample No"}).write_csv(folder / "other.csv", separator=";")
     (folder / "other.toml").write_text('table = "other.csv"\nid = "Sample No"\nseparator = ";"\n')
-    for more in (("--covariates", "other.csv", "--id", "covariates=Sample No"), ("--covariates", "other.toml")):
-        answer = fit(folder, *more)
-        assert answer.code == 0, answer.err
-        assert (folder / "run" / "embedding.csv").read_text() == expected
+    answer = fit(folder, "--covariates", "other.toml")
+    assert answer.code == 0, answer.err
+    assert (folder / "run" / "embedding.csv").read_text() == expected
 
 
 def test_a_sample_without_them_is_named(folder):

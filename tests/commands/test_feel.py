@@ -174,7 +174,7 @@ def test_the_advice_of_fit_names_options_that_fit_has(office):
     asked = ("fit", "a.npy", "b.npy", "--components", 2, "--gamma", 500, "--jobs", 1, "--out", "run")
     said = office.ok(*asked).out.replace("\n", " ")
     assert "samples are numbered by row; name them with --id " in said
-    assert "use a smaller --gamma, such as scale" in said
+    assert "use standardized columns, or a smaller gamma" in said
 
 
 def test_bare_the_program_lists_its_commands_and_says_that_none_was_named(office):

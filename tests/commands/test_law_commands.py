@@ -96,7 +96,7 @@ def test_numbers_as_weights_are_asked_for_anew_when_the_parties_change(summarize
     weights = "bank=1,clinic=2,shop=3"
     summarized.ok("fuse", *summaries, "--components", 3, "--law", "sum", "--weights", weights, "--out", "run")
     words = summarized.refused("fuse", "--without", "shop", "--out", "run")
-    assert "the run so far has weights for ['bank', 'clinic', 'shop']" in words
+    assert "the weights are for ['bank', 'clinic', 'shop']" in words
     summarized.ok("fuse", "--without", "shop", "--weights", "bank=1,clinic=2", "--out", "run")
 
 
@@ -160,8 +160,8 @@ def test_what_cannot_be_meant_is_said(office):
     assert "law is 'average'; give 'product' or 'sum'" in office.refused(*fit, "--law", "average")
     assert "imply no common law" in office.refused(*fit, "--kernel", "bank=linear")
     assert "unknown settings: colour" in office.refused(*fit, "--settings", settings(office, "colour = 1"))
-    assert "--set 'colour=1': write NAME=VALUE" in office.refused(*fit, "--set", "colour=1")
-    assert "protect: not used by 'dkpca fit'" in office.refused(*fit, "--set", "protect=sums")
+    assert "unknown settings: colour" in office.refused(*fit, "--set", "colour=1")
+    assert "protect: not used by this command" in office.refused(*fit, "--set", "protect=sums")
 
 
 def settings(office, text):
@@ -205,8 +205,8 @@ def test_a_kernel_matrix_follows_the_order_of_the_samples(office):
     run = runs.load(office.path / "run")
     placed, notes = processes.place(run, {"clinic": office.path / "n.csv"})
     assert placed.missing == ("bank", "shop")
-    assert any("placed without" in note for note in notes)
-    with pytest.warns(UserWarning, match="placed without"):
+    assert any("mean rows are used" in note for note in notes)
+    with pytest.warns(UserWarning, match="mean rows are used"):
         expected = model.transform({"clinic": new})
     np.testing.assert_allclose(np.abs(placed_in(office.path / "run/new")), np.abs(expected), atol=1e-7)
 

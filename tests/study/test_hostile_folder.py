@@ -425,7 +425,7 @@ class TestThePlan:
             (b'"weather"', b'"center"'),
             (b'result_to = ["center"', b'result_to = ["nobody"'),
             (b"batches = 0", b"batches = 1"),
-            (b"version = 1", b"version = 2"),
+            (b"version = 2", b"version = 3"),
         ],
     )
     def test_values_that_cannot_be_are_refused(self, old, new):

@@ -8,7 +8,7 @@ of them changes by no more than both angles together allow.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -25,15 +25,6 @@ SAMPLED = 1000  # samples that a permutation test looks at: a random subset is a
 PERMUTATIONS = 999
 
 
-@dataclass(frozen=True)
-class KernelAgreement:
-    """Cosines between the parties' centered kernel matrices, and how far the true ones may be from them."""
-
-    parties: tuple[str, ...]
-    cosines: Matrix  # (n_parties, n_parties)
-    errors: Matrix  # (n_parties, n_parties): bounds
-
-
 def missing(model: FusedModel, protect: str) -> str | None:
     """Say why there is no agreement to speak of; None if there is."""
     if protect == "sums":
@@ -41,34 +32,23 @@ def missing(model: FusedModel, protect: str) -> str | None:
     return "there is one party" if len(model.summaries) < 2 else None
 
 
-def agreement(model: FusedModel) -> KernelAgreement:
-    """Cosines between all pairs of parties, with a bound for each."""
-    # <K_i, K_j>_F = |A_i'A_j|_F^2 for K_i = A_i A_i', so that no n x n matrix is needed.
+def agreement(model: FusedModel) -> tuple[Matrix, Matrix]:
+    """Cosines between the parties' centered kernel matrices, and how far the true ones may be from them."""
     factors, sizes = _factors(model)
     names = tuple(factors)
-    products = {
-        (i, j): float(namespace(C := cross(factors[i], factors[j])).sum(C * C))
-        for position, i in enumerate(names)
-        for j in names[position:]
-    }
-    norms = {name: math.sqrt(products[name, name]) for name in names}
-    turned = {name: _turned(model.summaries[name], norms[name], sizes[name]) for name in names}
+    norms = [math.sqrt(_product(A, A)) for A in factors.values()]
+    turned = [_turned(model.summaries[name], norm, sizes[name]) for name, norm in zip(names, norms, strict=True)]
     cosines, errors = np.eye(len(names)), np.zeros((len(names), len(names)))
-    for (i, j), product in products.items():
-        a, b = names.index(i), names.index(j)
-        if a == b:
-            continue
-        cosine = min(1.0, product / (norms[i] * norms[j])) if norms[i] * norms[j] > 0 else 0.0
-        cosines[a, b] = cosines[b, a] = cosine
-        errors[a, b] = errors[b, a] = _moved(cosine, turned[i] + turned[j])
-    return KernelAgreement(names, cosines, errors)
+    for i, j in combinations(range(len(names)), 2):
+        both = norms[i] * norms[j]
+        cosine = min(1.0, _product(factors[names[i]], factors[names[j]]) / both) if both > 0 else 0.0
+        cosines[i, j] = cosines[j, i] = cosine
+        errors[i, j] = errors[j, i] = _moved(cosine, turned[i] + turned[j])
+    return cosines, errors
 
 
 def unrelated(model: FusedModel, *, n_permutations: int = PERMUTATIONS, seed: int = 0) -> dict[str, float]:
-    """P-value, by party, of "this party has nothing to do with the others"; corrected over parties by Holm.
-
-    The party's samples are permuted, within groups of samples that have the same covariate categories.
-    """
+    """P-value, by party, of "this party has nothing to do with the others"; corrected over parties by Holm."""
     if model.is_blind:
         raise InputError("rows of a blind fit are not samples and cannot be permuted; fit with protect='none'")
     rng = np.random.default_rng([seed, model.n_samples])
@@ -83,8 +63,8 @@ def p_value(
     factors: Mapping[str, Matrix], party: str, strata: Any, n_permutations: int, rng: np.random.Generator
 ) -> float:
     """P-value of one party by itself; the statistic is the sum of its cosines with the others."""
-    # <K_i, K_j>_F = |A_i'A_j|_F^2, so with |A_j'A_j|_F = 1 the sum of cosines is |A'[B_1 B_2 ...]|_F^2; a permutation
-    # of the rows of A keeps its own kernel and breaks what it shares with the others.
+    # With |A_j'A_j|_F = 1 the sum of cosines is |A'[B_1 B_2 ...]|_F^2. A permutation of the rows of A, within groups
+    # that have the same covariate categories, keeps its own kernel and breaks what it shares with the others.
     factors = {name: A - A.mean(axis=0) for name, A in factors.items()}
     units = {name: A / math.sqrt(max(float(np.linalg.norm(A.T @ A)), 1e-300)) for name, A in factors.items()}
     A, others = units[party], np.hstack([B for other, B in units.items() if other != party])
@@ -102,17 +82,21 @@ def holm(p_values: Sequence[float]) -> list[float]:
     # p_(i) (m - i + 1) in ascending order, each at least as large as those before it.
     order = np.argsort(p_values, kind="stable")
     stepped = np.asarray(p_values)[order] * np.arange(len(p_values), 0, -1)
-    corrected = np.empty(len(p_values))
-    corrected[order] = np.minimum(np.maximum.accumulate(stepped), 1.0)
-    return corrected.tolist()
+    return [float(p) for p in np.minimum(np.maximum.accumulate(stepped), 1.0)[np.argsort(order)]]
+
+
+def _product(A: Array, B: Array) -> float:
+    """<A A', B B'> = |A' B|_F^2, without an n x n matrix."""
+    C = cross(A, B)
+    return float(namespace(C).sum(C * C))
 
 
 def _factors(model: FusedModel) -> tuple[dict[str, Array], dict[str, float]]:
     """Factors over their sizes, centered and off the covariates (a blind fit has centered its own); and the sizes."""
-    Q, found = basis_of(model.covariates, model.n_samples, model.eigenvalues), {}
-    sent = {name: whole(as_received(summary.factor, model.dtype)) for name, summary in model.summaries.items()}
-    sizes = {name: ordinary_size(A) for name, A in sent.items()}
-    for name, A in sent.items():
+    Q, found, sizes = basis_of(model.covariates, model.n_samples, model.eigenvalues), {}, {}
+    for name, summary in model.summaries.items():
+        A = whole(as_received(summary.factor, model.dtype))
+        sizes[name] = ordinary_size(A)
         A = A / sizes[name]
         A = A if model.is_blind else A - namespace(A).mean(A, axis=0, keepdims=True)
         found[name] = A if Q is None else off(Q, A)
@@ -131,6 +115,5 @@ def _moved(cosine: float, angle: float) -> float:
     """Most by which a cosine can change when its vectors turn by an angle; none between such matrices is below 0."""
     # cos(b - a) and cos(b + a) for the angle b between them: the largest and the smallest cosine there can be.
     between = math.acos(cosine)
-    return max(
-        math.cos(max(0.0, between - angle)) - cosine, cosine - max(0.0, math.cos(min(math.pi, between + angle)))
-    )
+    largest, smallest = math.cos(max(0.0, between - angle)), max(0.0, math.cos(min(math.pi, between + angle)))
+    return max(largest - cosine, cosine - smallest)

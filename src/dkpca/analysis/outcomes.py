@@ -39,10 +39,7 @@ class Outcomes:
 def outcomes(
     scores: Numbers, labels: Mapping[str, Any], *, in_fit: Collection[str] = (), samples: str = "samples of the fit"
 ) -> Outcomes:
-    """Test every label against every component, corrected over all of them (Holm).
-
-    A label that is among the columns of the fit is associated with the components by construction, and marked.
-    """
+    """Test every label against every component, corrected over all (Holm); a column of the fit is marked."""
     used = {*in_fit, *(column.partition("=")[0].rstrip() for column in in_fit)}  # of text, a column for each category
     circular = "was a column of the fit: its association with the components is circular"
     notes = [f"label {name!r} {circular}" for name in labels if name in used]
@@ -69,7 +66,7 @@ def _by_numbers(scores: Numbers, numbers: Any) -> list[tuple[str, float, float]]
     there = np.isfinite(numbers)
     if there.sum() < LEAST_SAMPLES:
         return []
-    tests = [scipy.stats.spearmanr(column[there], numbers[there]) for column in scores.T]
+    tests = (scipy.stats.spearmanr(column[there], numbers[there]) for column in scores.T)
     return [("Spearman", float(test.statistic), float(test.pvalue)) for test in tests]
 
 
@@ -79,8 +76,8 @@ def _by_classes(scores: Numbers, values: Any) -> list[tuple[str, float, float]]:
     count = int(sum(own.sum() for own in members))
     if len(members) < 2 or count < LEAST_SAMPLES:
         return []
-    tested = [scipy.stats.kruskal(*(column[own] for own in members)) for column in scores.T]
-    return [("Kruskal-Wallis", float(test.statistic) / (count - 1), float(test.pvalue)) for test in tested]
+    tests = (scipy.stats.kruskal(*(column[own] for own in members)) for column in scores.T)
+    return [("Kruskal-Wallis", float(test.statistic) / (count - 1), float(test.pvalue)) for test in tests]
 
 
 def words(found: Outcomes) -> list[str]:

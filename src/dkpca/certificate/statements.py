@@ -27,17 +27,7 @@ FARTHER = 2.0  # factor on the loss for directions beyond the first one after th
 
 @dataclass(frozen=True)
 class Audit:
-    """A bound and an estimate from some true rows of the kernel matrix.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dkpca import DKPCA
-    >>> X = np.random.default_rng(0).normal(size=(200, 4)) @ np.diag([4.0, 3.0, 1.0, 1.0])
-    >>> audit = DKPCA(2, gamma=0.01, parties=2, rank=12, audit=50).fit(X).certificate_.audit
-    >>> audit.n_rows, audit.subspace_error_estimate < 1e-4
-    (50, True)
-    """
+    """A bound and an estimate from some true rows of the kernel matrix."""
 
     n_rows: int  # drawn
     seed: int  # of the draws; published after the summaries had arrived
@@ -88,7 +78,30 @@ class Certificate:
     """Bounds on the difference between this answer and kernel PCA of the joined table.
 
     They hold if every party computed and reported as this library does; they do not detect a party that lies.
-    K is the true kernel matrix, L the fused one. A number that ends in `_at_least` or `_at_most` is proved.
+    K is the true kernel matrix, L the fused one.
+
+    Attributes
+    ----------
+    n_samples, n_components, n_parties : int
+        Size of the fit.
+    kernel_error_above, kernel_error_below : float
+        Eigenvalues of K - L are at most `above` and at least minus `below`.
+    trace_gap : float
+        Trace of K - L, uncentered; a bound above it for kernels whose diagonal the center does not know.
+    total_variance_at_most, captured_at_least, captured_best_at_most : float
+        Variance of K: all of it, what the components found capture, and what any D components can.
+    eigenvalues_at_least, eigenvalues_at_most, gaps_at_least : tuple of float
+        Of K: eigenvalues, and lambda_d - lambda_{d+1} for d = 1 to D; a gap of zero or less: nothing is known.
+    theorem_1, subspace_error_at_most : float
+        Bounds on |sin Theta|_F by Theorem 1 of the paper, and on D - |V' V_hat|_F^2; inf if the gap is too small.
+    component_errors_at_most, component_error_estimates : tuple of float
+        Squared sine of each component's angle to the true leading subspace: proved, and estimated without proof.
+    eigenvalues, next_eigenvalue : tuple of float, float
+        Eigenvalues of L: those of the components, and the next.
+    audit, probe : Audit, Probe, optional
+        Results of an audit; the random search on which the upper bounds rest, if the solver has no proof of its own.
+    meaning, completed : str, Completed
+        Which kernel K is; the rows that parties lack, if any: K then has the rows used in their place.
 
     Examples
     --------
@@ -103,27 +116,25 @@ class Certificate:
     n_samples: int
     n_components: int
     n_parties: int
-    kernel_error_above: float  # the largest eigenvalue of K - L is at most this
-    kernel_error_below: float  # the smallest eigenvalue of K - L is at least minus this
-    trace_gap: float  # of K - L, uncentered: exact, but for kernels whose diagonal is not known; there a bound above
-    total_variance_at_most: float  # trace of K, centered as the model is
-    eigenvalues_at_least: tuple[float, ...]  # of K
+    kernel_error_above: float
+    kernel_error_below: float
+    trace_gap: float
+    total_variance_at_most: float
+    eigenvalues_at_least: tuple[float, ...]
     eigenvalues_at_most: tuple[float, ...]
-    gaps_at_least: tuple[float, ...]  # lambda_d - lambda_{d+1} of K for d = 1 to D; zero or less: nothing is known
-    theorem_1: float  # bound on |sin Theta|_F by Theorem 1 of the paper; inf if the gap is too small
-    subspace_error_at_most: float  # D - |V' V_hat|_F^2; inf if it is not below the largest possible value
-    component_errors_at_most: tuple[float, ...]  # squared sine of each angle to the true D-dimensional subspace
-    captured_at_least: float  # variance of K that the components capture
-    captured_best_at_most: float  # variance of K that any D components can capture
-    eigenvalues: tuple[float, ...]  # of L, of the components
-    next_eigenvalue: float  # of L
-    component_error_estimates: tuple[float, ...] = ()  # estimated squared sine of each angle; no proof
+    gaps_at_least: tuple[float, ...]
+    theorem_1: float
+    subspace_error_at_most: float
+    component_errors_at_most: tuple[float, ...]
+    captured_at_least: float
+    captured_best_at_most: float
+    eigenvalues: tuple[float, ...]
+    next_eigenvalue: float
+    component_error_estimates: tuple[float, ...] = ()
     audit: Audit | None = None
-    probe: Probe | None = (
-        None  # the search on which upper bounds rest, if the center's solver has no proof of its own
-    )
-    meaning: str = ""  # which kernel K is: that of the joined table, or the product or sum of the parties' kernels
-    completed: Completed | None = None  # rows that parties lack; K then has the rows used in their place
+    probe: Probe | None = None
+    meaning: str = ""
+    completed: Completed | None = None
 
     @property
     def kernel_norm_bound(self) -> float:
@@ -186,11 +197,7 @@ class Certificate:
 
     @property
     def color(self) -> str:
-        """Whether the answer can be used: "green", "amber" or "red", by the estimates.
-
-        Green: 99 % of the best possible variance or more, and a subspace error of at most 0.01. Red: less than 90 %,
-        or a subspace error of 0.5 or more: half of a direction is wrong. Amber: everything in between.
-        """
+        """Whether the answer can be used, by the estimates: "green", "amber" or "red"."""
         share, error = self.optimality_estimate, self.subspace_error_estimate
         if share < RED_SHARE or error >= RED_ERROR:
             return "red"
@@ -232,7 +239,7 @@ class Certificate:
 
     def short(self) -> list[str]:
         """Return a summary: the estimates, the proven bounds, and what can be done where they are weak."""
-        advice = [] if self.color == "green" else [BETTER]
+        advice = [BETTER] if self.color != "green" and any(self.eigenvalues) else []
         return [self.verdict(), self._proved(), *self._about_rows(), *advice]
 
     def statements(self) -> list[str]:

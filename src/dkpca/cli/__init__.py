@@ -16,10 +16,10 @@ from dkpca.wording import printable
 
 INTERRUPTED = 130
 MOST_SAID = 2000  # letters of an error: names in it may be of strangers
-ABOUT_TABLES = (
-    "columns", "exclude", "text", "dates", "max-missing", "id-normalize", "separator", "decimal", "thousands",
-    "null-values", "encoding", "sheet",
-)  # fmt: skip
+OF_TABLES = re.compile(
+    r"--(columns|exclude|text|dates|max-missing|id-normalize|separator|decimal|thousands|null-values|sheet)\b"
+)
+SET_IT = "(set it with 'dkpca check TABLE --write party.toml', then use party.toml instead of the table)"
 INTERRUPT = "interrupted; no file was left half written, the command can be repeated"
 
 app = typer.Typer(
@@ -67,7 +67,8 @@ def run(arguments: list[str] | None = None) -> int:
         _say("usage", f"{what}{' See' if what.endswith('?') else '; see'} '{command} --help'", as_json)
         return error.exit_code
     except DKPCAError as error:
-        _say(error.code, f"{error}{'' if 'check' in given[:1] else _where(str(error))}", as_json)
+        about_table = OF_TABLES.search(str(error)) and given[0] != "check"
+        _say(error.code, f"{error} {SET_IT}" if about_table else str(error), as_json)
         return 1
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
@@ -77,14 +78,6 @@ def run(arguments: list[str] | None = None) -> int:
     if code == INTERRUPTED:  # typer turns an interrupt into this code itself
         _say("interrupted", INTERRUPT, as_json)
     return code if isinstance(code, int) else 0
-
-
-def _where(sentence: str) -> str:
-    """Say which command takes options about how a table is read, if a sentence names one and no command."""
-    option = re.search(rf"--({'|'.join(ABOUT_TABLES)})\b", sentence)
-    if option is None or "dkpca check" in sentence:
-        return ""
-    return f" (set {option[0]} with 'dkpca check TABLE --write party.toml', then use party.toml instead of the table)"
 
 
 def _say(code: str, sentence: str, as_json: bool) -> None:

@@ -11,7 +11,7 @@ from dkpca.cli.options import GivenSettings
 from dkpca.cli.output import at_work, show, table
 from dkpca.cli.table_options import at_hand
 from dkpca.errors import InputError
-from dkpca.fusion.diagnostics import about_kernel
+from dkpca.fusion.scoring import about_kernel
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.messages import Summary
 from dkpca.store import runs
@@ -19,18 +19,11 @@ from dkpca.store.files import receive
 from dkpca.store.runs import Run
 from dkpca.wording import in_bytes
 
-PANEL = "At the center"
 # Settings that are a party's, or that files by mail have no step for.
 NOT_HERE = (
     "kernel", "gamma", "degree", "coef0", "rank", "precision", "protect", "projection", "audit", "standardize",
     "lacking", "n_jobs", "timeout",
 )  # fmt: skip
-REMEDY = "let the parties standardize their columns, or summarize with a smaller --gamma"
-
-Ids = Annotated[
-    Path | None,
-    typer.Option("--ids", help="Table with the sample ids (name the id column with --id), or a party.toml."),
-]
 
 
 @o.takes_settings(skip=NOT_HERE)
@@ -38,18 +31,12 @@ def fuse(
     asked: GivenSettings,
     out: Annotated[Path, typer.Option("--out", help="Run directory to create or update.")],
     paths: Annotated[
-        list[Path] | None,
-        typer.Argument(help="All summaries; with --keep, only new summaries and replacements.", show_default=False),
+        list[Path] | None, typer.Argument(help="All summaries; with --keep, only new ones.", show_default=False)
     ] = None,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Also use the other parties' summaries that the run already has.")
-    ] = False,
-    roster: Annotated[
-        str,
-        typer.Option("--roster", help="Required parties, separated by commas (default: all that sent a summary)."),
-    ] = "",
-    without: Annotated[list[str] | None, typer.Option("--without", help="Leave this party out from now on.")] = None,
-    ids: Ids = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the summaries that the run already has.")] = False,
+    roster: Annotated[str | None, o.option("--roster", "Required parties, with commas (default: all given).")] = None,
+    without: Annotated[list[str] | None, o.option("--without", "Leave this party out from now on.")] = None,
+    ids: Annotated[Path | None, o.option("--ids", "Table of the sample ids, with --id; or a party.toml.")] = None,
     id_column: Annotated[str | None, o.option("--id", "Id column of the --ids table.")] = None,
     as_json: o.AsJson = False,
 ) -> None:
@@ -63,7 +50,9 @@ def fuse(
     received = [receive(path, Summary) for path in paths or []]
     names = [item.message.party for item in received] + runs.parties_in(out)
     fit, compute, given = asked.fit(names), asked.compute, asked.given
-    sample_names, ways = read_names(ids, id_column)
+    named_by = None if ids is None else at_hand(ids, None, id_column)
+    if named_by is not None and named_by.reading.id_column is None:
+        raise InputError(f"--ids {ids}: name its id column with --id")
     at_work("fusing")
     run = runs.fuse(
         out,
@@ -72,56 +61,42 @@ def fuse(
         solver=fit.solver,
         n_landmarks=fit.n_landmarks,
         random_state=fit.seed,
-        roster=[name.strip() for name in roster.split(",") if name.strip()],
+        roster=o.column_names([roster] if roster else None),
         without=without or (),
         keep=keep,
-        sample_names=sample_names,
-        id_normalize=ways,
+        sample_names=None if named_by is None else named_by.ids(),
+        id_normalize=() if named_by is None else named_by.reading.id_normalize,
         device=compute.device,
         memory=MemoryLimit.of(compute.max_memory, out.parent),
     )
-    used = [f"{name}: {file}" for name, file in run.came_in.items()]
-    show(as_json, run_facts(run), [*used, *run_words(run)])
+    show(as_json, run_facts(run), run_words(run))
 
 
-def read_names(ids: Path | None, id_column: str | None) -> tuple[list[str] | None, tuple[str, ...]]:
-    """Sample names from a table or a party.toml, and how the parties agreed to make ids alike."""
-    if ids is None:
-        return None, ()
-    table = at_hand(ids, None, id_column)
-    if table.reading.id_column is None:
-        raise InputError(f"--ids {ids}: name its id column with --id")
-    return table.ids(), table.reading.id_normalize
-
-
-def run_facts(run: Run, *, remedy: str = REMEDY) -> dict[str, object]:
+def run_facts(run: Run) -> dict[str, object]:
     """Return what a script wants to know of a run."""
-    ratio = [float(value) for value in run.model.explained_variance_ratio]
     return {
         "out": str(run.path),
         **run.settings,
-        "explained_variance_ratio": ratio,
-        "warnings": about_kernel(run.model, remedy=remedy),
+        "explained_variance_ratio": [float(value) for value in run.model.explained_variance_ratio],
+        "warnings": about_kernel(run.model),
         "certificate": run.model.certificate.to_dict(),
-        "notes": list(run.notes),
     }
 
 
-def run_words(run: Run, *, naming: str = "--ids", remedy: str = REMEDY) -> list[str | Table]:
+def run_words(run: Run) -> list[str | Table]:
     """Return the run for a reader."""
-    sent = run.settings["parties"]
+    model, sent = run.model, run.settings["parties"]
     rows = [
         [name, f"{s.n_features:,}", str(s.rank), in_bytes(sent[name]["bytes_sent"]), in_bytes(s.bytes_raw)]
-        for name, s in run.model.received.items()
+        for name, s in model.received.items()
     ]
-    ratio = float(sum(run.model.explained_variance_ratio))
-    title = f"{run.model.n_samples:,} samples, {run.model.n_components} components, {ratio:.1%} of the variance"
+    ratio = float(sum(model.explained_variance_ratio))
+    title = f"{model.n_samples:,} samples, {model.n_components} components, {ratio:.1%} of the variance"
     lines: list[str | Table] = [table(title, ["party", "columns", "rank", "sent", "raw columns"], rows)]
-    lines += run.model.certificate.short()
-    lines += [f"warning: {sentence}" for sentence in about_kernel(run.model, remedy=remedy)]
-    lines += [f"note: {note}" for note in run.notes]
-    if run.model.is_blind:
+    lines += model.certificate.short()
+    lines += [f"warning: {sentence}" for sentence in about_kernel(model)]
+    if model.is_blind:
         return [*lines, f"wrote {run.path}; its rows are rotated samples, which only the parties can rotate back"]
-    if run.settings["sample_names"] == "row numbers":
-        lines.append(f"note: samples are numbered by row; name them with {naming}")
+    if run.settings["sample_names"] == runs.ROW_NUMBERS:
+        lines.append("note: samples are numbered by row; name them with --id (fit) or --ids (fuse)")
     return [*lines, f"wrote {run.path}; look at it with: dkpca report {run.path}"]

@@ -3,7 +3,7 @@
 import ast
 import os
 from importlib import import_module
-from importlib.util import find_spec
+from pkgutil import get_data
 from signal import SIGINT, signal
 from threading import Timer
 from typing import Any
@@ -14,16 +14,16 @@ from typer.main import get_group
 
 from dkpca.errors import InputError
 
-# Command, and the module that has it: a function of that name, or a group of commands, under the heading PANEL.
+# Command, the module that has it (as a function of that name, or as `group`), and its heading.
 MODULES = {
-    "check": "checking",
-    "summarize": "at_party",
-    "inspect": "inspecting",
-    "fuse": "at_center",
-    "study": "studies",
-    "report": "reporting",
-    "fit": "on_one_machine",
-    "demo": "demo",
+    "check": ("checking", "At a party"),
+    "summarize": ("at_party", "At a party"),
+    "inspect": ("inspecting", "At a party"),
+    "fuse": ("at_center", "At the center"),
+    "study": ("studies", "Between organizations"),
+    "report": ("reporting", "Look at a result"),
+    "fit": ("on_one_machine", "On one machine"),
+    "demo": ("demo", "On one machine"),
 }
 
 
@@ -55,40 +55,29 @@ def stop(number: int, frame: Any) -> None:
 
 def load(name: str) -> Any:
     """Import the module of a command, and return the command."""
-    app = typer.Typer(rich_markup_mode="markdown", pretty_exceptions_enable=False, add_completion=False)
-    module = _needing_extra(f"dkpca.cli.{MODULES[name]}")
-    if hasattr(module, "group"):
-        app.add_typer(module.group, name=name, rich_help_panel=module.PANEL, help=module.HELP)
-    else:
-        app.command(name, rich_help_panel=module.PANEL)(getattr(module, name))
-    return get_group(app).commands[name]
+    return made(name, *MODULES[name])
 
 
-def _listed(name: str) -> TyperCommand:
-    """A command as the list of commands shows it: its first line, under the heading of its module."""
-    spec = find_spec(f"dkpca.cli.{MODULES[name]}")
-    assert spec is not None
-    tree = ast.parse(spec.loader.get_source(spec.name))  # type: ignore[union-attr]  # a loader of source files
-    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-    constants = {
-        getattr(node.targets[0], "id", ""): node.value.value
-        for node in tree.body
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
-    }
-    text = ast.get_docstring(functions[name]) or "" if name in functions else str(constants["HELP"])
-    return TyperCommand(
-        name,
-        help=text.partition("\n\n")[0],
-        rich_help_panel=str(constants["PANEL"]),
-        rich_markup_mode="markdown",
-    )
-
-
-def _needing_extra(module: str) -> Any:
-    """Import a module that may need an extra, or say how to install it."""
+def made(name: str, module: str, panel: str | None = None) -> Any:
+    """Make a command of the function or the group that a module has."""
     try:
-        return import_module(module)
+        found = import_module(f"dkpca.cli.{module}")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("cryptography", "fsspec"):
             raise
         raise InputError(f"this command needs {error.name}; install it with: pip install 'dkpca[study]'") from error
+    app = typer.Typer(rich_markup_mode="markdown", pretty_exceptions_enable=False, add_completion=False)
+    if hasattr(found, "group"):
+        app.add_typer(found.group, name=name, rich_help_panel=panel, help=found.__doc__)
+    else:
+        app.command(name, rich_help_panel=panel)(getattr(found, name))
+    return get_group(app).commands[name]
+
+
+def _listed(name: str) -> TyperCommand:
+    """A command as the list of commands shows it: its first line, under its heading."""
+    module, panel = MODULES[name]
+    tree = ast.parse(get_data("dkpca.cli", f"{module}.py") or b"")
+    function = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name)
+    text = ast.get_docstring(next(function, tree)) or ""  # that of a group is its module's
+    return TyperCommand(name, help=text.partition("\n\n")[0], rich_help_panel=panel, rich_markup_mode="markdown")

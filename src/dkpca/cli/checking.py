@@ -16,7 +16,6 @@ from dkpca.store import party_file, storage
 from dkpca.tables.checkup import ColumnFinding, Findings, examine
 from dkpca.wording import as_toml
 
-PANEL = "At a party"
 SHOWN = 40  # columns of a table that are listed; all of them with --json
 
 

@@ -15,7 +15,6 @@ from dkpca.errors import InputError
 from dkpca.store import storage
 from dkpca.wording import as_toml
 
-PANEL = "On one machine"
 ID = "flight"
 COLUMNS = {
     "airline": ["carrier", "departure", "arrival", "distance"],

@@ -1,5 +1,7 @@
 """What a file discloses, said before it is sent; and at the party, what could be recovered from it."""
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,9 +20,7 @@ from dkpca.store import files, storage
 from dkpca.tables.preparation import preparation_of
 from dkpca.wording import counted
 
-PANEL = "At a party"
 MOST_SHOWN = 40  # columns in a table on the terminal; --json has all of them
-BAR = 20  # characters for R squared 1
 
 
 def inspect(
@@ -33,31 +33,27 @@ def inspect(
     could recover the others, by column and attack. None of this is sent.
     """
     if files.is_private(storage.read(path)):
-        own = files.read_state(path)
-        kept: State | None = own
-        words = f"{path}: PRIVATE state of party {own.party!r}. It contains the party's data: never send it."
-        facts: dict[str, Any] = {"kind": "private", "party": own.party, "send": False}
-        lines: list[str | Table] = [words]
+        kept: State | None = files.read_state(path)
+        assert kept is not None
+        facts: dict[str, Any] = {"kind": "private", "party": kept.party, "send": False}
+        lines: list[str | Table] = [
+            f"{path}: PRIVATE state of party {kept.party!r}. It contains the party's data: never send it."
+        ]
     else:
         message = files.receive(path, *wire.KINDS.values()).message
-        facts, lines = _described(path, message)
-        kept = _state_of(path, message)
-    found = None if kept is None else kept.recovery
-    if kept is not None and found is not None:
-        names = _column_names(kept, found)
-        facts["recovery"] = recovery_facts(found)
-        lines += ["", f"At this party: {found.sentence()}", *_by_column(names, found)]
+        facts = {"send": True} | asdict(describe(message))
+        lines, kept = _described(path, facts), _state_of(path, message)
+    if kept is not None and kept.recovery is not None:
+        facts["recovery"] = recovery_facts(kept.recovery)
+        lines += ["", f"At this party: {kept.recovery.sentence()}", *_by_column(kept, kept.recovery)]
     show(as_json, facts, lines)
 
 
-def _described(path: Path, message: Any) -> tuple[dict[str, Any], list[str | Table]]:
-    told = describe(message)
-    facts = {"kind": told.kind, "send": True, "facts": told.facts, "reveals": told.reveals}
-    lines = [f"{path}: a {told.kind} message", ""]
-    lines += [f"  {name:<30} {_shown(value)}" for name, value in told.facts.items()]
-    lines += ["", "This file reveals"] + [f"  - {sentence}" for sentence in told.reveals]
-    lines += ["", "It does not contain"] + [f"  - {sentence}" for sentence in told.does_not_contain]
-    return facts | {"does_not_contain": told.does_not_contain}, list(lines)
+def _described(path: Path, told: Mapping[str, Any]) -> list[str | Table]:
+    lines = [f"{path}: a {told['kind']} message", "", *(f"  {n:<30} {_shown(v)}" for n, v in told["facts"].items())]
+    for title, key in (("This file reveals", "reveals"), ("It does not contain", "does_not_contain")):
+        lines += ["", title, *(f"  - {sentence}" for sentence in told[key])]
+    return list(lines)
 
 
 def _state_of(path: Path, message: Any) -> State | None:
@@ -70,30 +66,18 @@ def _state_of(path: Path, message: Any) -> State | None:
     return kept if belongs else None
 
 
-def _column_names(kept: State, found: Measurement) -> list[str]:
+def _by_column(kept: State, found: Measurement) -> list[str | Table]:
+    """Table of columns, those recovered best first, with the strongest attack."""
     if not found.by_attack:
         return []
-    if kept.preparation is None:
-        return [f"column {position}" for position in range(1, len(found.columns) + 1)]
-    return list(preparation_of(kept).names)
-
-
-def _by_column(names: list[str], found: Measurement) -> list[str | Table]:
-    """Table of columns, those recovered best first, with bars for the strongest attack."""
-    order = sorted(range(len(names)), key=lambda position: -found.columns[position])
-    rows = [
-        [names[p], f"{'█' * round(BAR * found.columns[p]):<{BAR}}", f"{found.columns[p]:.2f}", _strongest(found, p)]
-        for p in order[:MOST_SHOWN]
-    ]
-    if not rows:
-        return []
-    more = [f"and {len(order) - MOST_SHOWN:,} columns that are recovered less"] if len(order) > MOST_SHOWN else []
-    return [table("", ["column", "", "R²", "by"], rows), *more]
-
-
-def _strongest(found: Measurement, position: int) -> str:
-    """Attack that recovers a column best."""
-    return max(found.by_attack, key=lambda name: found.by_attack[name][position])
+    numbered = [f"column {position}" for position in range(1, len(found.columns) + 1)]
+    names = numbered if kept.preparation is None else preparation_of(kept).names
+    best = sorted(range(len(found.columns)), key=lambda position: -found.columns[position])[:MOST_SHOWN]
+    by = [max(found.by_attack, key=lambda name: found.by_attack[name][position]) for position in best]
+    rows = [[names[p], f"{found.columns[p]:.2f}", attack] for p, attack in zip(best, by, strict=True)]
+    more = len(found.columns) - len(best)
+    listed = table("", ["column", "R²", "by"], rows)
+    return [listed, f"and {more:,} columns that are recovered less"] if more else [listed]
 
 
 def may_send(found: Measurement | None) -> tuple[bool | None, Text]:

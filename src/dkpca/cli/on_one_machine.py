@@ -14,9 +14,7 @@ from dkpca.cli.table_options import Ids, at_hand, holdings_of, named
 from dkpca.errors import InputError
 from dkpca.exchange import processes
 
-PANEL = "On one machine"
 NOT_HERE = ("protect", "projection", "timeout")  # for these, see DKPCA and 'dkpca study'
-REMEDY = "use a smaller --gamma, such as scale, or standardize the columns (--standardize)"
 
 Tables = Annotated[
     list[str], typer.Argument(help="Tables, as NAME=FILE or FILE, or party.toml files.", metavar="[NAME=]FILE...")
@@ -30,18 +28,10 @@ def fit(
     out: Annotated[Path, typer.Option("--out", help="Run directory to create or replace.")],
     ids: Ids = None,
     new: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--new", help="Table of new samples; their scores go to new/ in the run directory.", metavar="NAME=FILE"
-        ),
+        list[str] | None, o.option("--new", "Table of new samples, to place in RUN/new.", metavar="NAME=FILE")
     ] = None,
     covariates: Annotated[
-        Path | None,
-        typer.Option(
-            "--covariates",
-            help="Table (or party.toml) of covariates whose effects are removed: batch, site, age. It needs a row "
-            "for every sample; --id covariates=COLUMN names its id column, if that differs.",
-        ),
+        Path | None, o.option("--covariates", "Table, or party.toml, of covariates to remove: batch, site, age.")
     ] = None,
     as_json: o.AsJson = False,
 ) -> None:
@@ -53,10 +43,8 @@ def fit(
     Examples: `dkpca fit airline=airline.csv weather=weather.parquet --id flight --out run/`;
     `dkpca fit clinic=clinic.csv lab=lab.csv --kernel rbf --kernel clinic=overlap --law sum --out run/`
     """
-    theirs = [item for item in ids or () if covariates and item.startswith("covariates=")]
-    holdings = holdings_of(sources, [item for item in ids or () if item not in theirs], asked)
-    id_column = theirs[0].partition("=")[2] if theirs else None
-    taken_out = None if covariates is None else at_hand(covariates, "covariates", id_column)
+    holdings = holdings_of(sources, ids, asked)
+    taken_out = None if covariates is None else at_hand(covariates, "covariates", None)
     lacking = asked.given.get("lacking", "drop")  # the commands' default, which the notes say
     request = asked.fit([holding.party for holding in holdings], lacking=lacking)
     new_tables = {name: path for name, path in map(named, new or ()) if name is not None}
@@ -64,8 +52,8 @@ def fit(
         raise InputError("--new: write NAME=FILE, with the name of a party of the fit, once for each party")
     at_work("fit")
     run, notes = processes.fit(out, holdings, request, asked.compute, covariates=taken_out)
-    lines: list[str | Table] = [*(f"note: {note}" for note in notes), *run_words(run, naming="--id", remedy=REMEDY)]
-    facts = run_facts(run, remedy=REMEDY) | {"notes": notes}
+    lines: list[str | Table] = [*(f"note: {note}" for note in notes), *run_words(run)]
+    facts = run_facts(run) | {"notes": notes}
     if new_tables:
         placed, said = processes.place(run, new_tables, lacking, taken_out)
         facts["new"] = {"out": str(run.path / processes.NEW), "n_samples": len(placed.scores), "notes": said}

@@ -4,7 +4,7 @@ import csv
 import inspect
 import re
 import tomllib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -46,7 +46,7 @@ class GivenSettings:
         """Settings of a fit of these parties."""
         values = {name: value for name, value in self.given.items() if name in _names(Fit)} | more
         for name in set(BY_PARTY) & set(values):
-            values[name] = _by_party(name, values[name], parties)
+            values[name] = _setting(name, values[name], parties)
         if "rank" in values:
             values["rank"] = rank_of(values["rank"], values.get("n_components", Fit().n_components))
         made = from_values(Fit, {k: v for k, v in values.items() if k != "rank"}, what="")
@@ -60,15 +60,14 @@ class GivenSettings:
 
 
 def takes_settings(
-    *names: str, skip: Collection[str] = (), more: Mapping[str, str] = NO_MORE, said: Mapping[str, str] = NO_MORE
+    *, skip: Collection[str] = (), more: Mapping[str, str] = NO_MORE, said: Mapping[str, str] = NO_MORE
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of these settings, --set and --settings; it gets what was given as `asked`.
+    """Give a command an option for each setting, --set and --settings; it gets what was given as `asked`.
 
-    Without names, all settings that have an option of their own. Settings to skip are refused: the command has no use
-    for them. With --set it takes more names, each with its help. `said` is the help of settings that mean something
-    else in this command.
+    Settings to skip are refused: the command has no use for them. With --set it takes more names, each with its help.
+    `said` is the help of settings that mean something else in this command.
     """
-    chosen = names or tuple(n for n, each in SETTINGS.items() if each.metadata["option"] and n not in skip)
+    chosen = tuple(name for name, each in SETTINGS.items() if each.metadata["option"] and name not in skip)
     others = {n: each.metadata["help"] for n, each in SETTINGS.items() if n not in (*chosen, *skip)} | dict(more)
     listed = ", ".join(f"{name} ({text.rstrip('.')})" for name, text in others.items())
     single = option("--set", f"Any other setting: {listed}.", MODEL, metavar="NAME=VALUE")
@@ -77,37 +76,27 @@ def takes_settings(
         "settings": Annotated[Path | None, option("--settings", "TOML settings file; options override it.", MODEL)],
     }
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        def called(**given: Any) -> None:
-            own = {name: given.pop(name) for name in chosen}
-            file, single = given.pop("settings"), given.pop("set_")
-            found = asked(own, single or (), file, (*SETTINGS, *more))
-            if useless := sorted(set(found.given) & set(skip)):
-                name = command.__name__.replace("_", " ")
-                raise InputError(f"{', '.join(useless)}: not used by 'dkpca {name}'; leave it out")
-            command(asked=found, **given)
+    def gather(set_: Sequence[str] | None, settings: Path | None, **own: Any) -> GivenSettings:
+        found = asked(own, set_ or (), settings, (*SETTINGS, *more))
+        if useless := sorted(set(found.given) & set(skip)):
+            raise InputError(f"{', '.join(useless)}: not used by this command; leave it out")
+        return found
 
-        return with_options(command, called, "asked", options)
-
-    return decorate
+    return taking("asked", options, gather)
 
 
 def asked(own: Mapping[str, Any], single: Sequence[str], file: Path | None, names: Collection[str]) -> GivenSettings:
     """Put together what a file, --set and options say; the later wins."""
-    read = {} if file is None else storage.read_toml(file, "give a TOML file of settings")
-    split = [item.partition("=") for item in single]
-    for text, (name, separator, _) in zip(single, split, strict=True):
-        if not separator or name not in names:
-            raise InputError(f"--set {text!r}: write NAME=VALUE, with one of {', '.join(names)}")
-    strange = sorted(set(read) - set(names))
-    if strange:
-        raise InputError(f"{file}: unknown settings: {', '.join(strange)}; there are {', '.join(names)}")
-    options = {
-        name: value if not isinstance(value, str) else _value(value)
-        for name, value in own.items()
-        if value is not None and value != []
-    }
-    return GivenSettings(read | {name: _value(value) for name, _, value in split} | options)
+    found = {} if file is None else storage.read_toml(file, "give a TOML file of settings")
+    for text in single:
+        name, separator, said = text.partition("=")
+        if not separator:
+            raise InputError(f"--set {text!r}: write NAME=VALUE")
+        found[name] = value(said)
+    if strange := sorted(set(found) - set(names)):
+        raise InputError(f"unknown settings: {', '.join(strange)}; there are {', '.join(names)}")
+    options = {name: value(said) if isinstance(said, str) else said for name, said in own.items()}
+    return GivenSettings(found | {name: said for name, said in options.items() if said not in (None, [])})
 
 
 def _names(record: type[Any]) -> set[str]:
@@ -134,7 +123,7 @@ def _annotated(name: str, said: str | None = None) -> Any:
     ]
 
 
-def _value(text: str) -> Any:
+def value(text: str) -> Any:
     """Read a value as TOML has it, and anything else as text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
@@ -142,28 +131,32 @@ def _value(text: str) -> Any:
         return float(text) if NUMBER.fullmatch(text) else text
 
 
-def _by_party(name: str, given: Any, parties: Sequence[str]) -> Any:
-    """What is said for all parties, or as PARTY=VALUE for single ones; the others then have what all have."""
-    if not isinstance(given, list):
-        return given
-    flag = SETTINGS[name].metadata["option"]
+def by_party(
+    flag: str, items: Iterable[str], parties: Sequence[str], read: Callable[[str], Any]
+) -> tuple[Any, dict[str, Any]]:
+    """Return what is said for all parties, None if nothing is, and what is said as PARTY=VALUE for single ones."""
     everyone: list[Any] = []
     single: dict[str, Any] = {}
-    for item in [part.strip() for text in given for part in text.split(",")]:
-        party, separator, value = item.partition("=")
-        if not separator:
-            everyone.append(_value(item))
-        elif party not in parties:
+    for item in items:
+        party, separator, said = item.partition("=")
+        if separator and party not in parties:
             raise InputError(f"{flag} {item!r}: {party!r} is not one of the parties {list(parties)}")
-        else:
-            single[party] = _value(value)
+        single |= {party: read(said)} if separator else {}
+        everyone += [] if separator else [read(item)]
     if len(everyone) > 1:
         raise InputError(f"{flag} gives {everyone} for all parties; give one value, and PARTY=VALUE for exceptions")
-    if not single:
-        return everyone[0]
-    others = dict.fromkeys(parties, everyone[0]) if everyone else {}
-    others = dict.fromkeys(parties, Fit().kernel) if name == "kernel" and not everyone else others
-    return others | single
+    return everyone[0] if everyone else None, single
+
+
+def _setting(name: str, given: Any, parties: Sequence[str]) -> Any:
+    """Return one value for all parties, or a dict by party."""
+    if not isinstance(given, list):
+        return given
+    items = [part.strip() for text in given for part in text.split(",")]
+    everyone, single = by_party(SETTINGS[name].metadata["option"], items, parties, value)
+    if name == "kernel" and everyone is None:
+        everyone = Fit().kernel
+    return single if everyone is None else dict.fromkeys(parties, everyone) | single if single else everyone
 
 
 def rank_of(given: Any, components: Any) -> Any:
@@ -214,24 +207,32 @@ def column_names(given: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(name.strip() for row in rows for name in row if name.strip())
 
 
-def _default(annotation: Any) -> Any:
-    """None where that is among the types; else the option has to be given."""
-    return None if type(None) in get_args(get_args(annotation)[0]) else inspect.Parameter.empty
+def taking(
+    name: str, options: Mapping[str, Any], gather: Callable[..., Any]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command these options in place of one parameter, which gets what is gathered from them."""
 
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        def called(**given: Any) -> None:
+            own = {option: given.pop(option) for option in options}
+            command(**{name: gather(**own)}, **given)
 
-def with_options(
-    command: Callable[..., None], called: Callable[..., None], replaced: str, options: Mapping[str, Any]
-) -> Callable[..., None]:
-    """Return the function under the command's name, whose signature has the options in place of one parameter."""
-    parameters: list[inspect.Parameter] = []
-    for parameter in inspect.signature(command).parameters.values():
-        keyword = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        expanded = [
-            inspect.Parameter(name, keyword.kind, default=_default(annotation), annotation=annotation)
-            for name, annotation in options.items()
-        ]
-        parameters += expanded if parameter.name == replaced else [keyword]
-    called.__name__, called.__doc__, called.__module__ = command.__name__, command.__doc__, command.__module__
-    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return called
+        parameters: list[inspect.Parameter] = []
+        for parameter in inspect.signature(command).parameters.values():
+            keyword = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            # An option that may be None is None without it; another one has to be given.
+            expanded = [
+                keyword.replace(
+                    name=option,
+                    annotation=kind,
+                    default=None if type(None) in get_args(get_args(kind)[0]) else inspect.Parameter.empty,
+                )
+                for option, kind in options.items()
+            ]
+            parameters += expanded if parameter.name == name else [keyword]
+        called.__name__, called.__doc__, called.__module__ = command.__name__, command.__doc__, command.__module__
+        called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return called
+
+    return decorate

@@ -13,49 +13,23 @@ from dkpca.store import storage
 from dkpca.tables.reading import Reading
 from dkpca.wording import in_bytes
 
-PANEL = "Look at a result"
-NAMES, MORE, PAGE = "Your own ids and columns", "New samples", "The page"
+NAMES, PAGE = "Your own ids and columns", "The page"
 
 
 def report(
-    path: Annotated[
-        Path,
-        typer.Argument(
-            help="A run directory, the folder DIR/result of a study, a .scores file, or an embedding.",
-            show_default=False,
-        ),
-    ],
-    labels: Annotated[
-        Path | None, o.option("--labels", "Table with labels of the samples, to color by.", NAMES)
-    ] = None,
+    path: Annotated[Path, typer.Argument(help="A run, the folder DIR/result of a study, scores or an embedding.")],
+    labels: Annotated[Path | None, o.option("--labels", "Table of labels to color the samples by.", NAMES)] = None,
     label: Annotated[
-        list[str] | None,
-        o.option(
-            "--label",
-            "Columns of --labels to put on the page; the first one sets the initial color (default: all).",
-            NAMES,
-        ),
+        list[str] | None, o.option("--label", "Columns of --labels; the first colors (default: all).", NAMES)
     ] = None,
-    id_column: Annotated[
-        str | None, o.option("--id", "Column with the sample ids in --table, and in --labels.", NAMES)
-    ] = None,
-    label_id: Annotated[
-        str | None, o.option("--label-id", "Column with the sample ids in --labels, if it has another name.", NAMES)
-    ] = None,
+    id_column: Annotated[str | None, o.option("--id", "Id column of --table and of --labels.", NAMES)] = None,
+    label_id: Annotated[str | None, o.option("--label-id", "Id column of --labels, if another.", NAMES)] = None,
     table: Annotated[
-        Path | None,
-        o.option("--table", "A party's own table or party.toml, to relate each component to its columns.", NAMES),
+        Path | None, o.option("--table", "A party's table or party.toml, to relate components to columns.", NAMES)
     ] = None,
-    new: Annotated[
-        list[Path] | None,
-        o.option("--new", "Folder of new samples to draw as well, such as new/ in a run directory.", MORE),
-    ] = None,
-    title: Annotated[
-        str | None, o.option("--title", "Page title (default: the name of the directory).", PAGE)
-    ] = None,
-    out: Annotated[
-        Path | None, o.option("--out", "Page to write (default: report.html in the directory, or FILE.html).", PAGE)
-    ] = None,
+    new: Annotated[list[Path] | None, o.option("--new", "Folder of new samples, such as RUN/new.", PAGE)] = None,
+    title: Annotated[str | None, o.option("--title", "Title (default: the name of the directory).", PAGE)] = None,
+    out: Annotated[Path | None, o.option("--out", "Page to write (default: report.html beside it).", PAGE)] = None,
     as_json: o.AsJson = False,
 ) -> None:
     """Write an HTML page that works offline: a map of the samples, the certificate, the parties and the settings.

@@ -1,4 +1,4 @@
-"""Commands of a study: a plan that all sign, in a folder that all can reach."""
+"""Run a joint computation with other organizations: all sign one plan, kept in a folder that all can reach."""
 
 import datetime
 import json
@@ -7,20 +7,19 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from dkpca.cli.catalog import made
 from dkpca.exchange import founding
 from dkpca.exchange.folder import Folder, check_name
 from dkpca.exchange.member import WaitingError
 from dkpca.exchange.memory import Memory
 from dkpca.wording import counted
 
-PANEL = "Between organizations"
 WAITING = 75  # the exit code for "try again later", as mail programs use it
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds between two looks at a folder
 
@@ -29,43 +28,37 @@ class Commands(TyperGroup):
     """All commands of a study; `create` is loaded when it is named, since the settings of a fit need NumPy."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command."""
-        if cmd_name != "create":
-            return super().get_command(ctx, cmd_name)
-        return import_module("dkpca.cli.creating").command()
+        return made("create", "creating") if cmd_name == "create" else super().get_command(ctx, cmd_name)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Names, in the order in which they are used."""
         return ["create", *super().list_commands(ctx)]
 
 
 group = typer.Typer(cls=Commands, no_args_is_help=True, rich_markup_mode="markdown")
 
 
-HELP = "Run a joint computation with other organizations: all sign one plan, kept in a folder that all can reach."
 Place = Annotated[
-    str,
-    typer.Argument(
-        metavar="FOLDER",
-        help="The shared folder: a path, or an sftp://, webdav+https:// or s3:// URL; the same for all members.",
-    ),
+    str, typer.Argument(metavar="FOLDER", help="The shared folder: a path, or an sftp, webdav+https or s3 URL.")
 ]
 Own = Annotated[Path, typer.Option("--as", metavar="DIR", help="This member's own folder, on its own disk.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @contextmanager
-def _waiting(as_json: bool = False) -> Iterator[None]:
-    """Say whom this member waits for, and end with 75."""
+def reached(folder: str, as_json: bool = False) -> Iterator[Folder]:
+    """Reach a folder, and let go of it; if this member has to wait in it, say for whom, and end with 75."""
+    # A local path is made absolute, so that every command means the same one.
+    url = folder if "://" in folder else str(Path(folder).expanduser().absolute())
     try:
-        yield
+        with closing(Folder(url)) as there:
+            yield there
     except WaitingError as waiting:
         told = {"waiting_for": list(waiting.members), "step": waiting.step}
         print(json.dumps(told) if as_json else waiting.words())
         raise typer.Exit(WAITING) from None
 
 
-@group.command("join")
+@group.command()
 def join(
     folder: Place,
     own: Own,
@@ -79,17 +72,12 @@ def join(
     """
     from dkpca.exchange import study
 
-    with _waiting(), place(folder) as there:
+    with reached(folder) as there:
         told = study.join(there, Memory(own), table, id_column, check_name((name or own.name).lower()))
     print(told)
 
 
-def place(folder: str) -> closing[Folder]:
-    """Reach a folder, and let go of it; a local path is made absolute, so that every command means the same one."""
-    return closing(Folder(folder if "://" in folder else str(Path(folder).expanduser().absolute())))
-
-
-@group.command("review")
+@group.command()
 def review(folder: Place, own: Own, as_json: AsJson = False) -> None:
     """Run the whole plan on this party's table, and show what would be sent and what could be recovered from it.
 
@@ -98,7 +86,7 @@ def review(folder: Place, own: Own, as_json: AsJson = False) -> None:
     from dkpca.cli.output import at_work
     from dkpca.exchange import study
 
-    with _waiting(as_json), place(folder) as there:
+    with reached(folder, as_json) as there:
         at_work("running the plan on your table")
         found = study.review(there, Memory(own))
     print(json.dumps(found.to_dict()) if as_json else "\n".join(found.words()))
@@ -106,24 +94,21 @@ def review(folder: Place, own: Own, as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-@group.command("sign")
+@group.command()
 def sign(
     folder: Place,
     own: Own,
-    fingerprint: Annotated[
-        str,
-        typer.Option("--fingerprint", help="The study's fingerprint; compare it with the other members first."),
-    ],
+    fingerprint: Annotated[str, typer.Option("--fingerprint", help="The study's, as heard from the other members.")],
 ) -> None:
     """Sign the reviewed study; from then on 'run' carries out the steps of the plan, and nothing else."""
     from dkpca.exchange import study
 
-    with _waiting(), place(folder) as there:
+    with reached(folder) as there:
         study.sign(there, Memory(own), fingerprint)
     print(f"Signed. Continue with: dkpca study run {folder} --as {own}")
 
 
-@group.command("run")
+@group.command()
 def run(
     folder: Place,
     own: Own,
@@ -138,7 +123,7 @@ def run(
         raise typer.Exit(_watch(folder, own, as_json))
     from dkpca.exchange import study
 
-    with _waiting(as_json), place(folder) as there:
+    with reached(folder, as_json) as there:
         told = study.run(there, Memory(own))
     notes = [f"note: {note}" for note in told["notes"]]
     print(json.dumps(told) if as_json else "\n".join([*notes, f"Done: {told['result']}"]))
@@ -148,7 +133,7 @@ def _watch(folder: str, own: Path, as_json: bool) -> int:
     """Look at the folder, slowing down; start a process that computes whenever something changed."""
     command = [sys.executable, "-m", "dkpca", "study", "run", folder, "--as", str(own), *(["--json"] * as_json)]
     before, pause = "", FIRST_PAUSE
-    with place(folder) as there:
+    with reached(folder) as there:
         seat = founding.seat(there, Memory(own))
         while True:
             now = founding.footprint(seat)
@@ -161,24 +146,21 @@ def _watch(folder: str, own: Path, as_json: bool) -> int:
             pause = min(1.5 * pause, LONGEST_PAUSE)
 
 
-@group.command("status")
+@group.command()
 def status(folder: Place, as_json: AsJson = False) -> None:
     """Show each member's latest file and its time, who refused, and whom the study is waiting for."""
-    with _waiting(as_json), place(folder) as there:
+    with reached(folder, as_json) as there:
         found = founding.status(there)
     if as_json:
         print(json.dumps(found))
         return
     for name, files in found["members"].items():
         latest = f", latest {files[-1]['file']} on {_when(files[-1]['time'])}" if files else ""
-        print(f"{name}: {counted(len(files), 'file') if files else 'no files yet'}{latest}")
-    for name in found["refused"]:
-        print(f"{name} refused.")
-    for step, names in found["waiting"].items():
-        print(WaitingError(step, *names).words())
-    if not found["waiting"] and not found["refused"]:
-        going = "The study is not waiting for anyone; each member can continue with 'dkpca study run'."
-        print("The result is ready." if found["result"] else going)
+        print(f"{name}: {counted(len(files), 'file')}{latest}")
+    lines = [f"{name} refused." for name in found["refused"]]
+    lines += [WaitingError(step, *names).words() for step, names in found["waiting"].items()]
+    going = "The study is not waiting for anyone; each member can continue with 'dkpca study run'."
+    print("\n".join(lines or ["The result is ready." if found["result"] else going]))
     for batch, done in found["batches"].items():
         print(f"{batch}: placed." if done else f"{batch}: under way; continue with 'dkpca study run'.")
 
@@ -190,9 +172,9 @@ def _when(seconds: float) -> str:
         return "an impossible date"
 
 
-@group.command("close")
+@group.command()
 def close(folder: Place, own: Own) -> None:
     """Delete this study's keys and secrets from DIR; keep the ledger of what was sent."""
-    with place(folder) as there:
+    with reached(folder) as there:
         founding.close(there, Memory(own))
     print("Closed: the keys of this study are deleted.")

@@ -58,10 +58,8 @@ def _check_follows(before: Study, here: Study) -> None:
     gone = sorted(set(before.plan.members) - set(here.plan.members))
     if gone or before.plan.center != here.plan.center:
         who = ", ".join(gone) or "its center"
-        raise InputError(
-            f"{here.file}: every member of {before.file} must sign it, but {who} is not in this plan; create a "
-            "study in another folder"
-        )
+        all_must = f"{here.file}: every member of {before.file} must sign it"
+        raise InputError(f"{all_must}, but {who} is not in this plan; create a study in another folder")
 
 
 def _read(folder: Folder, center: str, number: int) -> Study:
@@ -82,8 +80,6 @@ def _read(folder: Folder, center: str, number: int) -> Study:
 def join(folder: Folder, memory: Memory, here: Study, name: str, columns: int) -> None:
     """Write who this member is; a repeat changes nothing, and another member's file in its place is refused."""
     plan = here.plan
-    if name not in plan.members:
-        raise InputError(f"{name!r} is not a member of this study; its members are {', '.join(plan.members)}")
     kept = memory.study(plan.id)
     raw = plans.make_member(name, kept.secrets(), plan, columns).to_toml()
     kept.keep_once("member.toml", raw, "what this member says of itself")
@@ -92,10 +88,8 @@ def join(folder: Folder, memory: Memory, here: Study, name: str, columns: int) -
     kept.keep_once("name", name.encode(), "this member's name")  # the last one: from now on it has joined
     where = f"{name}/{here.member_file}"
     if not folder.write(where, raw) and folder.read(where, plans.MOST_MEMBER) != raw:
-        raise ProtectionError(
-            f"{folder.url}/{where}: {name!r} has already joined, with other keys; if that was you, "
-            "pass the folder you used then with --as"
-        )
+        already = f"{folder.url}/{where}: {name!r} has already joined, with other keys"
+        raise ProtectionError(f"{already}; if that was you, pass the folder you used then with --as")
 
 
 def plan_in(folder: Folder) -> Study:
@@ -150,9 +144,8 @@ def shown(seat: Membership) -> Study:
     if missing:
         raise WaitingError(here.member_file, *missing)
     if files[seat.name] != seat.memory.kept("member.toml"):
-        raise ProtectionError(
-            f"{seat.folder.url}/{seat.name}/{here.member_file}: is not the file that this member wrote"
-        )
+        where = f"{seat.folder.url}/{seat.name}/{here.member_file}"
+        raise ProtectionError(f"{where}: is not the file that this member wrote")
     return replace(here, raw_members={name: file or b"" for name, file in files.items()})
 
 

@@ -103,9 +103,9 @@ def summarize(
             memory=holding.memory,
         )
     kept = replace(kept, preparation=table.preparation)
-    private_files = {} if state is None else {state: encode_state(kept)}
-    files: dict[Path, storage.Content] = {**private_files, out: lambda file: file.writelines(wire.pieces(summary))}
-    storage.write_all(files, private=private_files)
+    if state is not None:
+        storage.write(state, encode_state(kept), private=True)
+    storage.write(out, lambda file: file.writelines(wire.pieces(summary)))
     return summary, kept
 
 

@@ -116,10 +116,9 @@ class Membership:
         """Write one step of this member: recorded in DIR first, then in the ledger, then in the folder."""
         if self.sent(step, question) is None:
             if self.has(self.name, step):
-                raise ProtectionError(
-                    f"{self._place(self.name, step)}: this member's own folder has no record of this file: it was "
-                    "restored from an older copy, or is used twice, or someone else wrote the file"
-                )
+                why = "it was restored from an older copy, or is used twice, or someone else wrote the file"
+                where = self._place(self.name, step)
+                raise ProtectionError(f"{where}: this member's own folder has no record of this file: {why}")
             about = sealed.Header(kind, self.agreement, step, self.name, question, {})
             path = self.memory.path / "sent" / step
             keys = {name: member.sealing for name, member in self.study.members.items()}
@@ -150,19 +149,16 @@ class Membership:
         with self.folder.opened(self._where(self.name, step)) as found, path.open("rb") as ours:
             start = min(part.offset for part in header.parts.values())
             if found is None or found[1] > path.stat().st_size or found[0].read(start) != ours.read(start):
+                replaced = "another file has replaced the one that this member wrote"
                 raise ProtectionError(
-                    f"{self._place(self.name, step)}: another file has replaced the one that this member wrote; "
-                    "ask the folder's host to remove it"
+                    f"{self._place(self.name, step)}: {replaced}; ask the folder's host to remove it"
                 )
 
     def receive(
         self, writer: str, step: str, *parts: str, at_most: int, question: str = NO_QUESTION, kind: str = "answer"
     ) -> Path:
-        """Return a file in DIR with what another member wrote for this one, or raise `WaitingError`.
-
-        Of several parts it is the first that is there. What was opened once counts, whatever the folder shows later.
-        """
-        for part in parts:
+        """Return a file in DIR with the first of these parts that another member wrote, or raise `WaitingError`."""
+        for part in parts:  # what was opened once counts, whatever the folder shows later
             if self._opened(writer, step, part).exists():
                 return self._opened(writer, step, part)
         if not self.has(writer, step):

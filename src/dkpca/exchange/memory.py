@@ -67,10 +67,7 @@ class Memory:
 
     def ledger(self) -> list[dict[str, Any]]:
         """Everything that ever left this table, oldest first; raises if a line was altered or removed."""
-        path = self.path / "ledger.jsonl"
-        if path.exists():
-            ledger.followed(path)
-        return ledger.records(path)
+        return ledger.followed(self.path / "ledger.jsonl")[0]
 
     def _secret(self, path: Path) -> bytes:
         if not path.exists():
@@ -97,26 +94,23 @@ class StudyMemory:
         return Secrets(self.memory.identity(), self.memory._secret(self.path / "seed.key"))
 
     def close(self, shown: Iterable[str] | None = ()) -> None:
-        """Delete the keys of this study and everything they opened; what was sent stays on record.
-
-        A study that ended before any number left the table, and now cannot go on, counts as none: so DIR, its ledger
-        and what the folder has `shown` of this member's files all have to say. None: the folder cannot be read.
-        """
-        write(self.path / "closed", b"")
-        (self.path / "seed.key").unlink(missing_ok=True)
-        shutil.rmtree(self.path / "opened", ignore_errors=True)
-        shutil.rmtree(self.path / "table", ignore_errors=True)
+        """Delete the keys of this study and everything they opened; what was sent stays on record."""
+        self.replace("closed", b"")
+        self.forget("seed.key")
+        for folder in ("opened", "table"):
+            shutil.rmtree(self.path / folder, ignore_errors=True)
+        # A study that ended before any number left the table, and now cannot go on, counts as none: DIR, its ledger
+        # and what the folder has shown of this member's files all have to say. None: the folder cannot be read.
         sent = {path.name for path in (self.path / "sent").glob("*")} | set(shown or ())
         sent |= {line["step"] for line in self.memory.ledger() if line.get("study") == self.path.name}
         if shown is not None and all(map(BEFORE_NUMBERS.fullmatch, sent)):
-            for name in (ABOUT, LEFT):
-                self.forget(name)
+            self.forget(ABOUT, LEFT)
 
     def keep_once(self, name: str, data: bytes, what: str) -> None:
         """Keep some bytes for ever; others under the same name are refused."""
         kept = self.kept(name)
         if kept is None:
-            write(self.path / name, data)
+            self.replace(name, data)
         elif kept != data:
             raise ProtectionError(f"{what} is not the one that this member saw before; someone changed it since")
 
@@ -129,9 +123,10 @@ class StudyMemory:
         """Write a file of this study anew, whole."""
         write(self.path / name, data)
 
-    def forget(self, name: str) -> None:
-        """Remove a file of this study."""
-        (self.path / name).unlink(missing_ok=True)
+    def forget(self, *names: str) -> None:
+        """Remove files of this study."""
+        for name in names:
+            (self.path / name).unlink(missing_ok=True)
 
     def remember(self, study: Study, stem: str) -> None:
         """Keep a study as it was shown ("reviewed") or signed ("signed")."""
@@ -140,17 +135,14 @@ class StudyMemory:
     def remembered(self, stem: str) -> Study | None:
         """Return the study that was kept."""
         kept = self.kept(f"{stem}.json")
-        if kept is None:
-            return None
-        number, files = unpacked(kept)
-        return Study(number, files.pop("plan"), files)
+        number, files = (0, {}) if kept is None else unpacked(kept)
+        return Study(number, files.pop("plan"), files) if files else None
 
     def log(self, place: dict[str, Any], facts: dict[str, Any]) -> None:
         """Have the ledger say once that a file leaves."""
         place = {"study": self.path.name, **place}
         if not any(place.items() <= line.items() for line in self.memory.ledger()):
-            with ledger.opened(self.memory.path / "ledger.jsonl") as book:
-                book.append("sent", **place, **facts)
+            ledger.append(self.memory.path / "ledger.jsonl", "sent", **place, **facts)
 
 
 def write(path: Path, content: storage.Content) -> None:

@@ -24,7 +24,6 @@ from dkpca.wire import codec
 from dkpca.wording import as_toml
 
 PARTY_FILE = "party.toml"
-DRIVES = "importance.csv"  # beside an embedding: how much each column of the party drives each component
 
 
 @dataclass(frozen=True)
@@ -78,10 +77,7 @@ class OwnTable:
 
 
 def describe(folder: Path, table: Path, id_column: str | None, name: str, *, by_ids: bool) -> None:
-    """Write party.toml with what was understood of a table, or of the one that another party.toml describes.
-
-    One that is there already stays. `by_ids`: the plan needs an id column.
-    """
+    """Write party.toml for a table, or for the one that another party.toml describes; one that is there stays."""
     path, how = folder / PARTY_FILE, Reading()
     if table.suffix == ".toml":
         given = party_file.read(table)
@@ -111,10 +107,8 @@ def load(folder: Path, columns_are: str, covariates: Sequence[str] = ()) -> OwnT
     X, preparation = numbers_for(table, reading, columns_are)
     sources = {column.source for column in preparation.columns}
     if not set(covariates) <= sources or (covariates and columns_are != "quantities"):
-        raise InputError(
-            f"{file.table}: the plan takes out {some(covariates)}, but these are not columns of numbers or "
-            "categories as this party's kernel reads them; see the key 'text' in party.toml"
-        )
+        what = "not columns of numbers or categories as this party's kernel reads them; see 'text' in party.toml"
+        raise InputError(f"{file.table}: the plan takes out {some(covariates)}, but these are {what}")
     apart = [n for n, c in zip(preparation.names, preparation.columns, strict=True) if c.source in covariates]
     return OwnTable(X, table.ids, table.keys, preparation).without(apart)
 

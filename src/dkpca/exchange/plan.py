@@ -10,7 +10,7 @@ import io
 import re
 import secrets
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Annotated, Any, get_type_hints
@@ -21,7 +21,7 @@ from dkpca.exchange.folder import MOST_FILES, check_name
 from dkpca.exchange.identity import Secrets, check_keys, sha256
 from dkpca.wording import DEEPEST, TOO_DEEP, OutsizeError, as_toml, deeper, printable, toml_values
 
-VERSION = 1
+VERSION = 2
 DAYS = 90  # that a study lasts by default
 NO_QUESTION = "0" * 64
 MOST_MEMBERS = 200
@@ -40,16 +40,9 @@ def _matches(pattern: str) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, str) and bool(re.fullmatch(pattern, value))
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
 def _is_names(value: Any) -> bool:
-    return isinstance(value, list) and 0 < len(value) <= MOST_MEMBERS and all(map(_is_text, value))
-
-
-def _is_columns(value: Any) -> bool:
-    return isinstance(value, dict) and len(value) <= 1 and all(map(_is_names, value.values()))
+    texts = isinstance(value, list) and all(isinstance(each, str) for each in value)
+    return texts and 0 < len(value) <= MOST_MEMBERS
 
 
 def _is_bounds(value: Any) -> bool:
@@ -64,7 +57,7 @@ def _after(days: int) -> datetime.date:
 
 # A type with the check of its values, for files that everybody can write.
 Version = Annotated[int, _whole(0)]
-Text = Annotated[str, _is_text]
+Text = Annotated[str, lambda value: isinstance(value, str)]
 Digest = Annotated[str, _matches(HEX)]
 Names = Annotated[tuple[str, ...], _is_names]
 
@@ -86,8 +79,10 @@ class Plan:
     gamma: Annotated[tuple[float, float], _is_bounds] = (1e-4, 1.0)  # bounds of a width that follows from the data
     batches: Annotated[int, _whole(0, 1000)] = 0  # of new samples
     batch_samples: Annotated[int, _whole(0)] = 0  # fewest of a batch
-    covariates: Annotated[Mapping[str, tuple[str, ...]], _is_columns] = field(default_factory=dict)  # by their owner
-    row_means: Annotated[bool, lambda value: isinstance(value, bool)] = False  # of the fused matrix, for the parties
+    covariates: Annotated[
+        Mapping[str, tuple[str, ...]],
+        lambda value: isinstance(value, dict) and len(value) <= 1 and all(map(_is_names, value.values())),
+    ] = field(default_factory=dict)  # columns by their owner
     fit: Annotated[Mapping[str, Any], lambda value: isinstance(value, dict)]  # settings, by their names
 
     @property
@@ -171,10 +166,8 @@ class Study:
     @cached_property
     def fingerprint(self) -> str:
         """One number for plan and all members, which people compare."""
-        state = hashlib.sha256(b"dkpca study 1\0" + self.number.to_bytes(4, "big"))
-        for raw in (self.raw_plan, *(self.raw_members[name] for name in self.plan.members)):
-            state.update(hashlib.sha256(raw).digest())
-        return state.hexdigest()
+        files = [self.raw_plan, *(self.raw_members[name] for name in self.plan.members)]
+        return _digest(b"dkpca study 1\0" + self.number.to_bytes(4, "big"), files)
 
     @cached_property
     def public(self) -> dict[str, str]:
@@ -194,10 +187,8 @@ class Study:
     @cached_property
     def agreement(self) -> str:
         """Digest of plan, members and all signatures: every signature, seal, mask and coin is bound to it."""
-        state = hashlib.sha256(b"dkpca agreement 1\0" + bytes.fromhex(self.fingerprint))
-        for name in self.plan.members:
-            state.update(hashlib.sha256(self.raw_signatures[name]).digest())
-        return state.hexdigest()
+        files = [self.raw_signatures[name] for name in self.plan.members]
+        return _digest(b"dkpca agreement 1\0" + bytes.fromhex(self.fingerprint), files)
 
 
 @dataclass(frozen=True)
@@ -216,7 +207,7 @@ def make_member(name: str, me: Secrets, plan: Plan, columns: int) -> Member:
 
 def make_signature(study: Study, name: str, me: Secrets, table_digest: str) -> bytes:
     """Sign a study: the same bytes each time."""
-    commitment = hashlib.sha256(me.derive("commitment to the table") + bytes.fromhex(table_digest)).hexdigest()
+    commitment = sha256(me.derive("commitment to the table") + bytes.fromhex(table_digest))
     says = Signature(me.derive("nonce", "first").hex(), sha256(second_nonce(me)), commitment)
     about = sealed.Header("signature", study.fingerprint, "signature", name, NO_QUESTION, {})
     file = io.BytesIO()
@@ -261,20 +252,20 @@ def read_plan(raw: bytes) -> Plan:
     )
     for name in plan.members:
         check_name(name)
-    if len(set(plan.members)) < len(plan.members):
+    members, parties, told = set(plan.members), set(plan.parties), set(plan.result_to)
+    if len(members) < len(plan.members):
         raise InputError("the plan: a member is named twice; the center cannot also be a party")
-    if not set(plan.result_to) <= set(plan.members) or plan.center not in plan.result_to:
+    if not {plan.center} <= told <= members:
         raise InputError(f"the plan: result_to must name members, {plan.center} among them")
-    if plan.protect != "none" and len(plan.parties) < FEWEST_MASKED:
+    if plan.protect != "none" and len(parties) < FEWEST_MASKED:
         raise InputError(f"the plan: protect = {plan.protect!r} needs {FEWEST_MASKED} parties besides the center")
-    if plan.batches and not set(plan.parties) <= set(plan.result_to):
-        raise InputError("the plan: batches of new samples need the result at all parties; name them in result_to")
-    if not set(plan.covariates) <= set(plan.parties):
+    if not set(plan.covariates) <= parties:
         raise InputError("the plan: covariates are columns of a party's table; name one of the parties")
-    if plan.covariates and plan.row_means:
-        raise InputError("the plan: row means do not apply to a kernel without its covariates")
-    if plan.batches and plan.batch_samples < 2:
-        raise InputError("the plan: a batch of one sample would single it out; batch_samples must be at least 2")
+    if plan.batches and (plan.batch_samples < 2 or not parties <= told):
+        raise InputError(
+            "the plan: batches of new samples need the result at all parties (result_to), and batch_samples of at "
+            "least 2: a batch of one would single it out"
+        )
     return plan
 
 
@@ -293,25 +284,26 @@ def check_end(plan: Plan) -> None:
         raise InputError(f"the study ended on {plan.ends}; nothing is answered after that day; create another")
 
 
+def _digest(start: bytes, files: Sequence[bytes]) -> str:
+    return sha256(start + b"".join(hashlib.sha256(raw).digest() for raw in files))
+
+
 def _parsed(raw: bytes, what: str, record: type[Any]) -> dict[str, Any]:
     """Return the values of a TOML file that has exactly the fields of a record, each with a valid value."""
-    hints = get_type_hints(record, include_extras=True)
-    valid = {name: hint.__metadata__[0] for name, hint in hints.items()}
+    valid = {name: hint.__metadata__[0] for name, hint in get_type_hints(record, include_extras=True).items()}
     try:
         values = toml_values(raw.decode())
+        if deeper(values, DEEPEST):
+            raise OutsizeError(TOO_DEEP)
     except ValueError as error:
         reason = f"has {error}" if isinstance(error, OutsizeError) else "is not a TOML file"
         raise InputError(f"{what} {reason}; do not sign it") from error
-    if deeper(values, DEEPEST):
-        raise InputError(f"{what} has {TOO_DEEP}; do not sign it")
     if values.get("version") != VERSION:
         raise InputError(f"{what} has another version; this program reads version {VERSION}")
-    for problem, keys in (
-        ("has unknown keys", set(values) - set(valid)),
-        ("lacks the keys", set(valid) - set(values)),
-    ):
-        if keys:
-            raise InputError(f"{what} {problem} {printable(', '.join(sorted(keys)))}; do not sign it")
+    unknown, missing = set(values) - set(valid), set(valid) - set(values)
+    if unknown or missing:
+        named = printable(", ".join(sorted(unknown or missing)))
+        raise InputError(f"{what} {'has unknown keys' if unknown else 'lacks the keys'} {named}; do not sign it")
     for key, is_valid in valid.items():
         if not is_valid(values[key]):
             raise InputError(f"{what}: {key} cannot be used as it stands there; do not sign it")

@@ -25,7 +25,6 @@ from dkpca.kernels.base import BALANCED, adjusted, center_weights, check_weights
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.linalg.precision import Rounded
 from dkpca.messages import MaskedSum, Scores, Shape, Statistics, Summary, row_number_digest
-from dkpca.party import alignment
 from dkpca.party import questions as q
 from dkpca.protection import joint, masks, quantities
 from dkpca.protection.joint import Joined
@@ -81,7 +80,6 @@ class Terms:
     covariates: Callable[[], Covariates] | None = None  # of all samples; asked for when the parties have their seeds
     taken_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # columns of covariates, by their owner
     memory: MemoryLimit | None = None  # that the center's arrays may take
-    row_means: bool = False  # whether the parties are told the row means of the fused matrix
     batch: str = ""  # of new samples that are placed
 
     def step(self, name: str) -> str:
@@ -114,7 +112,7 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[FusedModel]:
         model = yield from audited(names, model, settings.audit, agreed)
 
     def results() -> Questions:
-        given = partial(published, model(), row_means=terms.row_means)
+        given = partial(published, model())
         # In the open a party that lacks samples gets the rows of its own.
         rows = dict.fromkeys(names, slice(None)) if terms.places is None else terms.places
         slopes = None if settings.protect != "blind" else model().extension.slopes
@@ -131,7 +129,7 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[FusedModel]:
         # So would more components than the plan's, made up so that the others' shares of them are nothing.
         wanted = settings.n_components
         planned = planned and (not isinstance(wanted, int) or told.scores.scores.shape[1] <= wanted)
-        return planned and (terms.row_means or told.scores.row_means is None)
+        return planned and told.scores.row_means is None
 
     if terms.study or settings.protect == "blind":
         yield Ask("result", results, expects=expected)
@@ -143,43 +141,24 @@ def check_terms(names: Sequence[str], settings: Fit, terms: Terms) -> None:
     check_weights(settings.weights, names)
     keeps = settings.lacking in ("mean", "complete")
     if isinstance(settings.kernel, Mapping) and set(settings.kernel) != set(names):
-        raise InputError(
-            f"there are kernels for {sorted(settings.kernel)}, but the parties are {sorted(names)}; name each"
-        )
+        raise InputError(f"there are kernels for {sorted(settings.kernel)}, but the parties are {sorted(names)}")
     if terms.study and terms.align == "position" and keeps:
-        raise InputError(
-            f"lacking={settings.lacking!r} keeps samples that not all parties have, but when rows match by position "
-            "none are lacking; use align='tokens' or 'psi', or lacking='drop'"
-        )
+        none = "when rows match by position none are lacking; use align='tokens' or 'psi', or lacking='drop'"
+        raise InputError(f"lacking={settings.lacking!r} keeps samples that not all parties have, but {none}")
     if (terms.covariates is not None or terms.taken_out) and not settings.center:
         raise InputError("covariates are removed from the centered kernel; use center=True, or leave them out")
     if settings.protect != "none":
         _check_protected(names, settings)
-    if not terms.row_means:
-        return
-    if settings.law == "sum" or not any(unscaled(settings, name).driven_by_means for name in names):
-        raise InputError(
-            "row_means = true is for rbf kernels under the product law; without them a party has what it needs: "
-            "row_means = false"
-        )
-    if not settings.center or settings.solver == "landmark" or keeps:
-        raise InputError(
-            "row_means = true is for centered fits of samples that all parties have, without landmarks; write "
-            "row_means = false"
-        )
 
 
-def published(model: FusedModel, rows: Any = slice(None), *, row_means: bool = False) -> Scores:
+def published(model: FusedModel, rows: Any = slice(None)) -> Scores:
     """Return the result as the parties are told it, of all samples or of some."""
     digest = next(iter(model.summaries.values())).sample_digest
-    return fused_model.result(model, model.scores[rows], digest, with_row_means=row_means)
+    return fused_model.result(model, model.scores[rows], digest)
 
 
 def audited(names: Sequence[str], model: Model, n_rows: int, agreed: Agreed = None) -> Steps[Model]:
-    """Ask for true rows of samples that nobody knew before all summaries had arrived; return the model with them.
-
-    Where all agreed on the samples, every party draws the rows itself, all of them alike likely.
-    """
+    """Ask for true rows of samples that nobody knew before all summaries had arrived; return the model with them."""
 
     def received() -> Questions:
         sent = {name: wire.fingerprint(summary) for name, summary in model().summaries.items()}
@@ -189,7 +168,7 @@ def audited(names: Sequence[str], model: Model, n_rows: int, agreed: Agreed = No
     seed = coin_of([bytes.fromhex(revealed[name].nonce) for name in names])
     if agreed is None:
         request = audit.request(model(), n_rows, seed)
-    else:
+    else:  # every party draws the rows itself, all of them alike likely
         request = audit.uniform_request(agreed.n_samples, agreed.samples, n_rows, seed)
     rows = yield Ask("audit", dict.fromkeys(names, q.AuditWanted(request)))
     return cache(lambda: audit.audited(model(), request, rows.values()))
@@ -274,10 +253,7 @@ def _by_summaries(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[tu
     agreed, covariates = yield from _go(settings, terms, shape, lambda: kernels_of(names, settings, widths()))
     chosen = kernels_of(names, settings, widths()) if agreed is None else agreed.kernels
     if settings.projection == "exact" and len(set(chosen.values())) > 1:
-        raise InputError(
-            "projection='exact' needs one kernel of the joined table, and the parties have different ones; use "
-            "projection='extend'"
-        )
+        raise InputError("projection='exact' needs one kernel of the joined table; use projection='extend'")
     n_samples = 0 if shape is None else shape.n_samples
     summaries = yield Ask("summary", {name: summary_question(settings, chosen, name, n_samples) for name in names})
 
@@ -380,10 +356,7 @@ def _seeds(names: Sequence[str], terms: Terms) -> Ask:
 
 
 def aligned(names: Sequence[str], terms: Terms, *, union: bool = False) -> Steps[Terms]:
-    """Find the samples that all parties have, or any of them, by tokens under their key or by a ring.
-
-    Tells the parties which these are; returns the terms with the places of their samples among all.
-    """
+    """Find the samples that all parties have, or any of them, and tell them; return the terms with their places."""
     batch, ring = terms.batch, terms.align == "psi"
     if ring:
         lists = yield from _by_ring(names, terms, union)
@@ -401,11 +374,7 @@ def aligned(names: Sequence[str], terms: Terms, *, union: bool = False) -> Steps
     yield matched
     if not union:
         return terms
-    n_common = len(q.numbers_in(matched.one.common))
-    if n_common < terms.fewest_samples:
-        raise TooFewSamplesError(
-            f"only {n_common} samples are common, fewer than the {terms.fewest_samples} agreed on"
-        )
+    _check_enough(len(q.numbers_in(matched.one.common)), terms)
     places = {name: np.sort(q.numbers_in(each.places)) for name, each in matched.questions.items()}  # type: ignore
     return replace(terms, places=places, n_samples=matched.one.n_samples)
 
@@ -434,7 +403,7 @@ def _matched(lists: Mapping[str, list[bytes]], ring: bool, keep_all: bool, batch
     found = intersection(lists)
     n_samples, places = union(lists) if keep_all else (len(next(iter(found.values()))), None)
     if not next(iter(found.values())):
-        raise alignment.nothing_common(lists)
+        raise TooFewSamplesError(f"no sample is common to all of {sorted(lists)}; check that all write ids alike")
     return {
         name: q.MatchedGiven(
             length=len(lists[name]),
@@ -457,15 +426,10 @@ def _shape(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[q.Derived
     (one, first), *others = shapes.items()
     for name, shape in others if terms.places is None or terms.n_samples else ():
         if (shape.n_samples, shape.samples) != (first.n_samples, first.samples):
-            raise FusionError(
-                f"parties {one!r} and {name!r} have different samples ({first.n_samples} and "
-                f"{shape.n_samples}), or the same in another order; align them first"
-            )
+            both = f"{first.n_samples} and {shape.n_samples}"
+            raise FusionError(f"parties {one!r} and {name!r} have different samples ({both}), or in another order")
     if not batch:
-        if first.n_samples < terms.fewest_samples:
-            raise TooFewSamplesError(
-                f"there are {first.n_samples} samples, fewer than the {terms.fewest_samples} agreed on"
-            )
+        _check_enough(first.n_samples, terms)
         if terms.places is None or terms.n_samples:  # else each party has other samples, and the center checks
             _check_components(settings, first.n_samples)
     columns = {**terms.columns, **{name: shape.n_features for name, shape in shapes.items()}}
@@ -517,9 +481,7 @@ def known_widths(names: Sequence[str], settings: Fit, terms: Terms, shape: Agree
     gamma, of, source = settings.gamma, open_widths(names, settings), widths_from(names, settings)
     if isinstance(gamma, Mapping):
         if set(gamma) != set(of):
-            raise InputError(
-                f"gamma has numbers for {sorted(gamma)}; the parties whose kernel needs one are {sorted(of)}"
-            )
+            raise InputError(f"gamma has numbers for {sorted(gamma)}; kernels need one at {sorted(of)}")
         return gamma
     if source == "data":
         return None
@@ -542,10 +504,8 @@ def _widths(names: Sequence[str], settings: Fit, terms: Terms, shape: Agreed) ->
     of, plain = open_widths(names, settings), {name: unscaled(settings, name) for name in names}
     if settings.protect != "none":  # the mean distance over all parties, as a masked sum
         if len(of) < len(names) or len(set(plain.values())) > 1:
-            raise InputError(
-                "protect='blind' derives gamma from a sum over all parties, which needs one kernel for all of them; "
-                "give gamma by party, or standardize=True"
-            )
+            needs = "needs one kernel for all parties; give gamma by party, or standardize=True"
+            raise InputError(f"protect='blind' derives gamma from a sum over all parties, which {needs}")
         one = q.Derived(1, "0" * 64, dict.fromkeys(names, 1), {})
         what, kernel = Addends("statistic", 1, 1, 64), plain[names[0]]
         joined = yield from _added(settings, terms, kernel, what, one)
@@ -642,8 +602,7 @@ def joint_kernel(names: Sequence[str], settings: Fit) -> tuple[Kernel, bool]:
     plain, derived = unscaled(settings, names[0]), widths_from(names, settings) != "settings"
     if plain.law is None or settings.law not in (None, plain.law.name):
         raise InputError(
-            f"protect='sums' forms the {plain.name} kernel of the joined table by its own law, not by another; "
-            "leave law=None"
+            f"protect='sums' forms the {plain.name} kernel by its own law, not by another; leave law=None"
         )
     width: Any = 1.0 if derived else settings.gamma
     return kernels_of(names, settings, dict.fromkeys(names, width))[names[0]], derived
@@ -668,8 +627,13 @@ def _check_protected(names: Sequence[str], settings: Fit) -> None:
     kernel = unscaled(settings, names[0])
     if settings.law is None and not isinstance(settings.kernel, Mapping) and not kernel.adds_up:
         raise InputError(
-            f"protect='blind': a blind center can only add matrices up; use law='sum' with the {kernel.name} kernel"
+            f"protect='blind': a blind center can only add matrices up; use law='sum' with {kernel.name}"
         )
+
+
+def _check_enough(n_samples: int, terms: Terms) -> None:
+    if n_samples < terms.fewest_samples:
+        raise TooFewSamplesError(f"{n_samples} samples are common, fewer than the {terms.fewest_samples} agreed on")
 
 
 def _check_components(settings: Fit, n_samples: int) -> None:

@@ -16,14 +16,13 @@ from typing import Any, cast
 import numpy as np
 
 from dkpca import wire
-from dkpca.analysis.importance import at_party
 from dkpca.errors import DKPCAError, FusionError, InputError, PolicyError, ProtectionError, WireError
 from dkpca.exchange import protocols
 from dkpca.exchange import review as reviews
 from dkpca.exchange.identity import sha256
 from dkpca.exchange.member import ALL, CENTER, Membership, OtherQuestionError, WaitingError, file_of
 from dkpca.exchange.memory import write
-from dkpca.exchange.own_table import DRIVES, OwnTable, write_result
+from dkpca.exchange.own_table import OwnTable, write_result
 from dkpca.exchange.plan import Plan, second_nonce
 from dkpca.exchange.protocols import Ask, Terms
 from dkpca.exchange.review import Case
@@ -43,7 +42,6 @@ from dkpca.wire import codec
 from dkpca.wording import ranges
 
 ALIGNS = (q.HopWanted, q.MatchedGiven)
-MOST_DRIVEN = 5000  # samples with which a party computes how much its columns drive the components
 TOLD_OF_A_PARTY = 2**12  # bytes: its kernel, its bounds, or the digest of its summary
 NOTHING = 1e-6  # of the length of the first component: one that is shorter holds no variance
 REBUILDS = (q.SummaryWanted, q.SumsWanted, q.ResultGiven)  # answers that leave something for later steps
@@ -52,16 +50,9 @@ REBUILDS = (q.SummaryWanted, q.SumsWanted, q.ResultGiven)  # answers that leave 
 def terms_of(member: Membership) -> Terms:
     """Terms of a study, from its plan."""
     plan = member.study.plan
-    return Terms(
-        member.agreement,
-        align=plan.align,
-        columns={name: member.study.members[name].columns for name in plan.parties},
-        fewest_samples=plan.samples,
-        gammas=plan.gamma,
-        taken_out=plan.covariates,
-        row_means=plan.row_means,
-        study=True,
-    )
+    columns = {name: member.study.members[name].columns for name in plan.parties}
+    about: dict[str, Any] = {"align": plan.align, "fewest_samples": plan.samples, "gammas": plan.gamma}
+    return Terms(member.agreement, columns=columns, taken_out=plan.covariates, study=True, **about)
 
 
 def at_center(member: Membership, fit: Fit, folder: Path) -> list[str]:
@@ -74,17 +65,12 @@ def at_center(member: Membership, fit: Fit, folder: Path) -> list[str]:
     _write_settings(folder, member, go.derived, model.n_components, model.kernel)
     for number in range(1, plan.batches + 1):
         batch = f"batch-{number}"
-        if not any(
-            member.has(party, f"{batch}.{step}")
-            for party in plan.parties
-            for step in ("tokens", "ring-1", "shape", "rows")
-        ):
+        first = [f"{batch}.{step}" for step in ("tokens", "ring-1", "shape", "rows")]
+        if not any(member.has(party, step) for party in plan.parties for step in first):
             break
         scores = replay(member, protocols.place(plan.parties, fit, model, batch, terms))
         write_result(folder / batch, None, to_numpy(scores), {})
-    unsent = plan.row_means and model.solver.startswith("landmark")
-    said = "no row means were sent, which the plan asks for: the landmark solver computes few entries of the matrix"
-    return [model.certificate.verdict(), *([said] if unsent else [])]
+    return [model.certificate.verdict()]
 
 
 def _write_settings(
@@ -92,15 +78,14 @@ def _write_settings(
 ) -> None:
     """Keep beside a result how it was made: the plan's settings of the fit, and what followed from the data."""
     plan = member.study.plan
-    masked = plan.protect == "sums"  # all have the joint kernel, whose width may follow from the sums
-    used = dict.fromkeys(plan.parties, joint) if masked and joint is not None else agreed.kernels
+    masked = plan.protect == "sums" and joint is not None  # all have its kernel, whose width may follow from the sums
     settings = codec.plain(plan.fit) | {
         "plan": member.study.number,
         "n_samples": agreed.n_samples,
         "n_components": n_components,
         "align": plan.align,
         "covariates": [f"{party}: {', '.join(names)}" for party, names in plan.covariates.items()],
-        "kernel": codec.plain(used),
+        "kernel": codec.plain(dict.fromkeys(plan.parties, joint) if masked else agreed.kernels),
         "columns": agreed.columns,
         "versions": runs.versions(),
     }
@@ -186,6 +171,8 @@ class PartySide:
         self.plan: Plan = member.study.plan
         self.names: tuple[str, ...] = self.plan.parties
         self.terms = replace(terms_of(member), fewest_samples=2)  # too few are refused by `_doubt`
+        about = (member.study, self.fit, member.name, self.table, self.limits, member.memory.memory)
+        self.case = Case.of(*about)  # the plan as a review of it sees it
         self.party = Party(
             member.name,
             lambda columns_are: self.table.X,
@@ -205,7 +192,6 @@ class PartySide:
         told = self._drive(protocols.fit(self.names, self.fit, self.terms))
         if told is None:
             return None
-        self._check_kernel(told.scores)
         lengths = np.linalg.norm(np.asarray(told.scores.scores.decode()), axis=0)
         empty = np.flatnonzero(lengths <= NOTHING * lengths.max()) + 1
         if len(empty):
@@ -213,10 +199,8 @@ class PartySide:
         self._write(folder, told.scores, "")
         assert self.agreed is not None  # no result comes before it
         _write_settings(folder, self.member, self.agreed, told.scores.scores.shape[1], told.scores.kernel)
-        self._write_drives(folder, told)
         for batch in self.new:
-            self._check_batch(batch)
-            self._freeze(batch, told)
+            self._begin(batch, told)
             placed = self._drive(protocols.place(self.names, self.fit, told.scores, batch, self.terms))
             assert placed is not None
             self._write(folder / batch, placed.scores, batch)
@@ -269,13 +253,19 @@ class PartySide:
         ask.questions = dict.fromkeys(self.names, told)
 
     def _fits(self, told: q.ResultGiven) -> bool:
-        """Whether a result has a row for each sample, slopes for a blind owner of covariates, and no huge numbers."""
-        scores, means, slopes = told.scores.scores, told.scores.row_means, told.slopes
+        """Whether a result has the agreed kernel, a row for each sample, slopes where due, and no huge numbers."""
+        scores, slopes = told.scores.scores, told.slopes
         owns = self.fit.protect == "blind" and self.table.covariates and not told.batch
         n_slopes = self._covariates("", self.party.order).shape[1] if owns else 0
         if slopes is not None and slopes.shape != (n_slopes, scores.shape[1]):
             return False
-        numbers = [told.weight, *(each.decode() for each in (scores, means, slopes) if each is not None)]
+        if self.fit.protect == "sums" and not told.batch:  # the width may follow from the sums
+            agreed: Any = protocols.joint_kernel(self.names, self.fit)[0]
+            given: Any = told.scores.kernel
+            width = {"gamma": agreed.gamma} if hasattr(agreed, "gamma") else {}
+            if type(given) is not type(agreed) or replace(given, **width) != agreed:
+                return False
+        numbers = [told.weight, *(each.decode() for each in (scores, slopes) if each is not None)]
         with np.errstate(over="ignore"):
             small = all(np.isfinite(np.sum(np.square(each))) for each in numbers)
         return small and scores.shape[0] == self._n_told(told.batch)
@@ -290,7 +280,7 @@ class PartySide:
         n = self._n_told(batch)
         wanted = self.fit.n_components or 0  # below 1 a share of the variance
         components = int(wanted) if wanted >= 1 else n
-        return q.HEADER + 8 * n * (2 * components + 1)  # scores, slopes of covariates, and row means
+        return q.HEADER + 8 * n * 2 * components  # scores, slopes of covariates
 
     def _n_told(self, batch: str) -> int:
         """Samples of a result: in the open those of this party, else all."""
@@ -340,15 +330,11 @@ class PartySide:
 
     def _made(self, step: str, question: q.Question) -> Any:
         with self._refusing(step, question):
-            self._rebuild()
+            for earlier in self._before:  # makes again what it left for later steps
+                if not isinstance(earlier, q.SumsWanted) or earlier.part == 1:
+                    self.party.answer(earlier)
+            self._before = []
             return self.party.answer(question)
-
-    def _rebuild(self, kinds: tuple[type[q.Question], ...] = REBUILDS) -> None:
-        """Make again what answers of earlier commands left for later steps."""
-        for earlier in self._before:
-            if isinstance(earlier, kinds) and (not isinstance(earlier, q.SumsWanted) or earlier.part == 1):
-                self.party.answer(earlier)
-        self._before = [earlier for earlier in self._before if not isinstance(earlier, kinds)]
 
     @contextmanager
     def _refusing(self, step: str, question: q.Question) -> Iterator[None]:
@@ -373,7 +359,7 @@ class PartySide:
             self.member.refuse(ask.step, "agree")
         for name, message in found.items():
             if isinstance(question, q.HopWanted):
-                self.party.receive_list(question, message)
+                self.party.raised[question.batch, question.hop] = message
             if isinstance(message, Seed):
                 if message.to != self.member.name:
                     raise ProtectionError(f"{name}: its seeds are not for {self.member.name}")
@@ -401,16 +387,10 @@ class PartySide:
             return "gamma", ""
         if expected != dict(derived.kernels):
             return "question", ""
-        exceeded = reviews.at_go(self._case, derived, range(n_own) if order is None else order)
+        exceeded = reviews.at_go(self.case, derived, range(n_own) if order is None else order)
         told = ", ".join(f"{each.limit} {each.asked}, where {each.file} allows {each.allowed}" for each in exceeded)
         detail = f"on the samples that all have: {told}; review measured all samples of this table"
         return ("limits", detail) if told else ("", "")
-
-    @property
-    def _case(self) -> Case:
-        """The plan as a review of it sees it."""
-        member = self.member
-        return Case.of(member.study, self.fit, member.name, self.table, self.limits, member.memory.memory)
 
     def _kernels(self, derived: q.Derived) -> dict[str, Kernel] | None:
         """Kernels that follow from the plan with the widths told; None if a width is outside the plan's bounds."""
@@ -431,17 +411,8 @@ class PartySide:
                 return None
         return protocols.kernels_of(self.names, self.fit, widths)
 
-    def _check_kernel(self, result: Scores) -> None:
-        """Refuse a result with another kernel than the agreed one; of masked sums its width follows from them."""
-        if self.fit.protect != "sums":
-            return
-        agreed, told = protocols.joint_kernel(self.names, self.fit)[0], result.kernel
-        width = getattr(agreed, "gamma", None)
-        if type(told) is not type(agreed) or (replace(told, gamma=width) if width else told) != agreed:  # type: ignore
-            self.member.refuse("result", "question")
-
-    def _check_batch(self, batch: str) -> None:
-        """Refuse a batch that is too small, or that has a sample which was answered before."""
+    def _begin(self, batch: str, told: q.ResultGiven) -> None:
+        """Refuse a batch that is too small, or that has a sample which was answered before; fix what it has."""
         table = self.new[batch]
         fewest = max((self.plan.batch_samples, "the plan"), (self.limits.samples, "limits.toml"))
         if len(table.X) < fewest[0]:
@@ -450,26 +421,23 @@ class PartySide:
         again = _samples_in(table) & {sample for other in before for sample in _samples_in(other)}
         if again:
             raise InputError(f"{batch}: {len(again)} of its samples were placed before; leave them out")
-        if self._case.summed_otherwise(table):
-            raise InputError(
-                f"{batch}: some of its samples were in another study, with other parties or columns, and together "
-                "the two reveal one party's part; leave them out"
-            )
+        if self.case.summed_otherwise(table):
+            other = "were in another study, with other parties or columns"
+            raise InputError(f"{batch}: some of its samples {other}; together the two reveal one party's part")
         reviews.place(self.member.memory, table)
-
-    def _freeze(self, batch: str, told: q.ResultGiven) -> None:
-        """Bind the masks of a batch to all that its numbers follow from; a file that changes later is refused."""
-        table = self.new[batch]
+        # The masks are bound to all that the numbers follow from; a file that changes later is refused.
         about = canonical([q.digest(told), table.X.shape, list(table.keys or ()), list(table.covariates)])
-        content = sha256(
-            about + b"".join(np.asarray(each).tobytes() for each in (table.X, *table.covariates.values()))
-        )
+        numbers = [np.asarray(each).tobytes() for each in (table.X, *table.covariates.values())]
+        content = sha256(about + b"".join(numbers))
         self.member.memory.keep_once(f"{batch}.sha256", content.encode(), f"the table of {batch}")
         self.party.contents[batch] = content
 
     def _write(self, folder: Path, scores: Scores, batch: str) -> None:
         """Keep a result under this party's own ids; that of a blind fit is turned back, new samples never were."""
-        values = np.asarray(scores.scores.decode()) if batch else self._turned_back(scores)
+        values = np.asarray(scores.scores.decode())
+        if self.fit.protect == "blind" and not batch:
+            values = self.party.rotation(len(values)).turn_back(values)
+            values = values * signs_of(values)  # as the parties' shares of new samples have them
         if self.fit.protect != "none" and batch in self.party.union:
             values = values[self.party.union[batch].places]  # of its own samples: nobody else's have a name here
         told = ("captured_share_at_least", "optimality_at_least", "meaning", "n_parties")
@@ -477,38 +445,6 @@ class PartySide:
         order = self.party.order.get(batch, range(len(table.X)))
         samples = None if table.ids is None else [table.ids[row] for row in order]  # in the result's order
         write_result(folder, samples, values, {name: getattr(scores, name) for name in told})
-
-    def _write_drives(self, folder: Path, told: q.ResultGiven) -> None:
-        """Keep how much each own column drives each component, if the law and the result say enough for that."""
-        path, result, means = folder / DRIVES, told.scores, told.scores.row_means
-        if self.plan.row_means and means is None:
-            self.notes.append(f"{self.plan.center} used landmarks and sent no row means, so there is no {DRIVES}")
-        adds = self.fit.law == "sum" or protocols.unscaled(self.fit, self.member.name).adds_up
-        known = (means is not None or adds) and "" not in self.party.union
-        if path.exists() or not known or result.scores.shape[0] > MOST_DRIVEN:
-            return
-        self._rebuild((q.SummaryWanted, q.SumsWanted))
-        state = self.party.state
-        assert state is not None
-        kernel = state.kernel if self.fit.protect != "sums" or result.kernel is None else result.kernel
-        X = np.asarray(to_numpy(state.measured(self.party.table(kernel.columns_are))))
-        scores = np.asarray(self._turned_back(result))
-        given = None if means is None else np.asarray(means.decode())
-        with np.errstate(over="ignore", invalid="ignore"):
-            found = at_party(kernel, self.table.columns, X, scores, given, result.residual)
-            found = None if found is None else replace(found, values=told.weight * found.values)
-        if found is not None:
-            if not np.isfinite([found.values, found.errors]).all():  # by the residual or the weight
-                self.member.refuse("result", "question")
-            write(path, found.to_csv())
-
-    def _turned_back(self, scores: Scores) -> Any:
-        """Scores of the samples of the fit; those of a blind fit are turned back."""
-        values = np.asarray(scores.scores.decode())
-        if self.fit.protect != "blind":
-            return values
-        values = self.party.rotation(len(values)).turn_back(values)
-        return values * signs_of(values)  # as the parties' shares of new samples have them
 
 
 def _samples_in(table: OwnTable) -> set[Any]:

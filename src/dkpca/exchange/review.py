@@ -49,6 +49,10 @@ ASSUMED = (
     "This assumes that no two other members put together what they have, and that the other parties' columns are "
     "real, unrelated to yours and vary in as many ways."
 )
+NONE_NEAR = (
+    "No small change would bring this plan within your limits: exclude columns in party.toml, close earlier studies, "
+    "or have limits.toml changed."
+)
 UNMEASURED = "something that cannot be measured"  # and counts as recovered
 SHOWN_COLUMNS = 8
 MOST_ROWS, FEWEST_ROWS = 3000, 200  # of all parties together in a rehearsal, and of each
@@ -80,6 +84,11 @@ class Finding:
     asked: Any
     ok: bool
     file: str = "limits.toml"  # which says what is allowed; empty: dkpca itself
+
+    def words(self) -> str:
+        """One line."""
+        source = f"{self.file}:" if self.file else "must be"
+        return f"{'green' if self.ok else 'RED  '} {self.limit}: {self.asked} ({source} {self.allowed})"
 
 
 @dataclass(frozen=True)
@@ -123,37 +132,15 @@ class Review:
             lines.append(f"  taken out of the components: {', '.join(names)} of {owner}")
             if plan.protect == "blind":
                 lines.append(f"  {plan.center}, if it knows these, learns how similar their groups are in your table")
-        worst = sorted(self.columns.items(), key=lambda item: -item[1])[:SHOWN_COLUMNS]
+        worst = sorted(self.columns.items(), key=lambda item: -item[1])
         lines += ["", ATTACKED] if worst else []
-        lines += [f"  {name}: {value:.2f}" for name, value in worst]
-        more = len(self.columns) - len(worst)
-        lines += [f"  {counted(more, 'more column')}: at most {worst[-1][1]:.2f}"] if more else []
+        lines += [f"  {name}: {value:.2f}" for name, value in worst[:SHOWN_COLUMNS]]
+        if more := worst[SHOWN_COLUMNS:]:
+            lines.append(f"  {counted(len(more), 'more column')}: at most {more[0][1]:.2f}")
         lines += [] if self.at_worst is None else [f"{ASSUMED} If they hid nothing: {self.at_worst:.2f}."]
-        lines += [""]
-        for finding in self.findings:
-            word = "green" if finding.ok else "RED  "
-            source = f"{finding.file}:" if finding.file else "must be"
-            lines.append(f"{word} {finding.limit}: {finding.asked} ({source} {finding.allowed})")
-        if any(finding.limit == "covariates" and not finding.ok for finding in self.findings):
-            may = f"If {plan.center} may read these columns, list them under covariates in limits.toml"
-            lines.append(f"{may}; they are not hidden.")
-        if self.leaving and plan.protect == "blind":
-            public = ", ".join(self.public) or "none"
-            lines.append(
-                f"If {plan.center} might already hold another party's columns, list that party under public in "
-                f"limits.toml. Now: {public}."
-            )
-        if self.leaving and plan.fit.get("lacking") in ("mean", "complete"):
-            lacks = f"{plan.center} learns which samples are missing from your table"
-            told = {"mean": "; your mean row is used in their place"}
-            lines.append(f"{lacks}{told.get(plan.fit['lacking'], ', and what the others predict about them')}.")
-        if self.nearest:
-            lines.append(f"Nearest plan within your limits: {self.nearest}.")
-        elif any(not finding.ok and finding.limit != "studies" for finding in self.findings):
-            lines.append("No small change would bring this plan within your limits; exclude columns in party.toml.")
-        elif not self.green:
-            less = "Close earlier studies: those that sent no number about your table then no longer count"
-            lines.append(f"{less}; for more, raise studies in limits.toml.")
+        lines += ["", *(finding.words() for finding in self.findings), *self._to_consider()]
+        if not self.green:
+            lines.append(f"Nearest plan within your limits: {self.nearest}." if self.nearest else NONE_NEAR)
         allowed = next((each.allowed for each in self.findings if each.limit == "recovery"), 1.0)
         only_if = ", if that assumption holds" * ((self.at_worst or 0.0) > allowed)
         verdict = f"GREEN{only_if}" if self.green else "RED"
@@ -161,6 +148,19 @@ class Review:
         # Names of columns and covariates are other people's words: a line must stay a line.
         own = ["".join(letter if letter.isprintable() else "?" for letter in line) for line in lines]
         return [*own, "", f"Fingerprint: {shown(self.study.fingerprint)}", f"{verdict}: {then}."]
+
+    def _to_consider(self) -> list[str]:
+        """What a party that has a table should know of the plan beyond its limits."""
+        plan, lines = self.study.plan, list[str]()
+        if self.leaving and plan.protect == "blind":
+            public = ", ".join(self.public) or "none"
+            already = f"If {plan.center} might already hold another party's columns"
+            lines.append(f"{already}, list that party under public in limits.toml. Now: {public}.")
+        if self.leaving and plan.fit.get("lacking") in ("mean", "complete"):
+            told = {"mean": "; your mean row is used in their place"}
+            also = told.get(plan.fit["lacking"], ", and what the others predict about them")
+            lines.append(f"{plan.center} learns which samples are missing from your table{also}.")
+        return lines
 
 
 @dataclass(frozen=True)
@@ -186,10 +186,7 @@ class Case:
 
     @cached_property
     def rows(self) -> Matrix:
-        """Rows that are attacked: fewer where many parties or columns are put in the others' place.
-
-        They follow from the samples' names, so that a table with a row more is attacked at the same samples.
-        """
+        """Rows that are attacked, fewer beside many others: by their names, so that a row more changes few."""
         fitting = min(MOST_ROWS // len(self.plan.parties), MANY_NUMBERS // max(1, sum(self.columns.values())))
         return np.sort(self._drawn[: min(recovery.MOST_ROWS, max(FEWEST_ROWS, fitting))])
 
@@ -235,20 +232,16 @@ class Case:
         return "another study of these samples" * any(self.shares(about) for about, _ in self.before)
 
     def shares(self, about: Mapping[str, Any], table: OwnTable | None = None) -> bool:
-        """Whether another study may have had one of these samples, by their names or by their rows.
-
-        Names say nothing where an earlier version kept none, where rows match by position, or in another id column.
-        """
+        """Whether another study may have had one of these samples, by their names or by their rows."""
+        # Names say nothing where an earlier version kept none, where rows match by position, or in another id column.
         now = _named(table or self.table)
         if None in (about.get(key) for key in now) or about["named_by"] != now["named_by"]:
             return True
         return any(not set(now[key]).isdisjoint(about[key]) for key in ("samples", "rows"))
 
     def summed_otherwise(self, table: OwnTable) -> int:
-        """Count the studies of some of these samples that together with this one tell one party's part of them.
-
-        Two sums with other parties or columns do; so does a sum beside what some of its parties send openly.
-        """
+        """Count the studies of some of these samples that together with this one tell one party's part of them."""
+        # Two sums with other parties or columns do; so does a sum beside what some of its parties send openly.
         found, own, now = 0, sorted([*self.table.columns, *self.in_the_clear]), set(self.roster.items())
         for about, _ in self.before:
             then, was_hidden = set((about.get("roster") or {}).items()), about["protect"] != "none"
@@ -272,7 +265,7 @@ class Case:
 def review(case: Case, study: Study) -> Review:
     """Measure a study against a party's limits; nothing leaves. With other columns than it joined with it is red."""
     worst, leaving = _worst(case)
-    findings = _findings(case, leaving, max(worst.values(), default=0.0))
+    findings = _findings(case, worst, leaving)
     nearest, here = "", "the same plan"
     if not all(finding.ok for finding in findings):
         nearest = here = _nearest(case)
@@ -334,10 +327,7 @@ def _signed(memory: Memory, study: str) -> dict[str, StudyMemory]:
 
 
 def _worst(case: Case, *others: str) -> tuple[dict[str, float], tuple[Leaving, ...]]:
-    """R squared by column, the worst over the widths that the plan allows, and over what the others may have.
-
-    Also returns what leaves there. In the open nobody hides a party, whatever the others have.
-    """
+    """R squared by column, the worst over the plan's widths and over what the others may have; what leaves there."""
     table, before = case.table, _left_before(case)
     # What was recovered from earlier studies stays so, however this one is attacked.
     ever = [about["columns"] for about, _ in case.before]
@@ -345,21 +335,18 @@ def _worst(case: Case, *others: str) -> tuple[dict[str, float], tuple[Leaving, .
     leaving, most_pairs = tuple[Leaving, ...](), 0
     widths, columns_are = _widths(case.plan, case.fit), case.fit.family_of(case.name).columns_are
     attack = partial(recovery.against, columns_are=columns_are, known_rows=case.limits.known_rows)
-    others = others or COUNTED[: len(COUNTED) if case.plan.protect != "none" else 1]
+    others = others or COUNTED[: len(COUNTED) if case.plan.protect != "none" else 1]  # in the open nobody hides it
     for gamma, stand_in in product(widths, others):
         here_case = replace(case, fit=replace(case.fit, gamma=gamma), others=stand_in)
         try:
             now = tuple(_leaves(here_case, is_known=len(widths) == 1))
         except DKPCAError as error:
-            what = f"{UNMEASURED}: {error}"
-            now = (Leaving(what, case.plan.center, 0, _plain(np.asarray(table.X[case.rows]), table)),)
-        seen = [each.seen for each in now if each.seen is not None]
-        here = dict.fromkeys(table.columns, 0.0)
-        if seen or before:
-            found_now = attack([*seen, *before], table.X[case.rows])
-            here = dict(zip(table.columns, found_now.columns, strict=True))
-        if any(each.what.startswith(UNMEASURED) for each in now):  # however few rows the limits take for known
-            here = dict.fromkeys(table.columns, 1.0)
+            now = (Leaving(f"{UNMEASURED}: {error}", case.plan.center, 0, _plain(table.X[case.rows], table)),)
+        seen = [*(each.seen for each in now if each.seen is not None), *before]
+        unmeasured = any(each.what.startswith(UNMEASURED) for each in now)  # however few rows are taken for known
+        here = dict.fromkeys(table.columns, float(unmeasured))
+        if seen and not unmeasured:
+            here = dict(zip(table.columns, attack(seen, table.X[case.rows]).columns, strict=True))
         most_pairs = max([most_pairs, *(each.rank for each in now)])
         if not leaving or max(here.values()) > max(found.values()):
             leaving = now
@@ -379,8 +366,8 @@ def at_go(case: Case, derived: Derived, rows: Sequence[int]) -> list[Finding]:
         fit = replace(fit, gamma=widths)
     plan = replace(case.plan, samples=len(rows), batch_samples=len(rows))
     case = replace(case, plan=plan, fit=fit, table=part, columns=derived.columns)
-    worst, leaving = _worst(case) if case.limits.recovery < 1.0 else ({}, ())  # no measure is above 1
-    return [each for each in _findings(case, leaving, max(worst.values(), default=0.0)) if not each.ok]
+    measured = _worst(case) if case.limits.recovery < 1.0 else ({}, ())  # no measure is above 1
+    return [each for each in _findings(case, *measured) if not each.ok]
 
 
 def _widths(plan: Plan, fit: Fit) -> list[Any]:
@@ -398,25 +385,20 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
     if plan.align == "tokens":
         yield Leaving("keyed tokens of the sample ids", center, 16 * T, None)
     if plan.align == "psi":
-        after = plan.parties[(plan.parties.index(name) + 1) % len(plan.parties)]
-        J = len(plan.parties)
+        J, after = len(plan.parties), plan.parties[(plan.parties.index(name) + 1) % len(plan.parties)]
         what = f"blinded sample ids, in a ring of {J} rounds (each party runs once a round)"
         yield Leaving(what, f"{after}, and on to {center}", 32 * J * T, None)
     if table.covariates:
-        covariates = Covariates.of(table.covariates)
-        Q = covariates.basis
-        if plan.protect == "blind":
+        covariates, blind = Covariates.of(table.covariates), plan.protect == "blind"
+        if blind:
             covariates.check_blind()
-        how = "rotated with the samples" if plan.protect == "blind" else f"of every sample, in the clear to {center}"
-        what = f"covariates {', '.join(plan.covariates[name])}, {how}"
-        seen = _plain(Q[rows], table)
-        n_new = 0 if plan.protect == "blind" else plan.batches * plan.batch_samples  # else in the scores of new ones
-        beside = seen if plan.protect == "blind" else None
-        yield Leaving(what, center, 8 * Q.shape[1] * (T + n_new), seen if case.in_the_clear else None, 0, beside)
+        Q, seen = covariates.basis, _plain(covariates.basis[rows], table)
+        how = "rotated with the samples" if blind else f"of every sample, in the clear to {center}"
+        size = 8 * Q.shape[1] * (T + (not blind) * plan.batches * plan.batch_samples)  # else in scores of new ones
+        what, clear = f"covariates {', '.join(plan.covariates[name])}, {how}", seen if case.in_the_clear else None
+        yield Leaving(what, center, size, clear, beside=seen if blind else None)
     if fit.family_of(name).columns_are == "samples":
-        what = f"{UNMEASURED}: a precomputed kernel"
-        yield Leaving(what, center, 8 * T * T, _plain(np.asarray(table.X[rows]), table))
-        return
+        raise InputError("a precomputed kernel")
     heard, model, placed, tables = _rehearsed(case)
     own = {step: answers[name] for step, (_, answers) in heard.items()}
     small = sum(wire.size(answer) for answer in own.values() if isinstance(answer, Shape | Go | Reveal))
@@ -444,8 +426,6 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
     for owner, names in plan.covariates.items() if hidden else ():
         q = Q.shape[1] if owner == name else len(names)
         yield Leaving("result: what each covariate adds to a score", owner, 8 * q * count, None)
-    if plan.row_means:
-        yield Leaving("row means of the fused kernel, a number for each sample", members, 8 * T, None)
     # New samples are recovered as well as those of the fit, placed once more: by their scores, or by their rows. A
     # blind center may tell a made-up result of which the others' shares are nothing, and the sum is this party's.
     for batch in range(plan.batches):
@@ -500,10 +480,7 @@ def _summary(case: Case, summary: Summary, asked: SummaryWanted, *, is_known: bo
 
 
 def _sums(case: Case, heard: Heard, model: FusedModel, tables: Mapping[str, Matrix]) -> Iterator[Leaving]:
-    """What the center holds under masked sums: inner products or distances over all columns, whatever the width.
-
-    The protocol adds up those of the rows that are attacked; those of the further rows are formed here.
-    """
+    """What the center holds under masked sums: inner products or distances over all columns, whatever the width."""
     plan, n_samples = case.plan, len(case.table.X)
     (joined,) = model.summaries.values()
     added = quantities.of_fit(joined.kernel, n_samples, case.fit.n_landmarks, case.fit.precision)
@@ -516,6 +493,7 @@ def _sums(case: Case, heard: Heard, model: FusedModel, tables: Mapping[str, Matr
             protocols.add_piece(total, asked, answers)
             what = "inner products" if asked.what.lengths else "distances"
     squared = quantities.as_distances(total) if what == "inner products" else total
+    # The protocol has added up those of the rows that are attacked; those of the further rows are formed here.
     apart = {each: _to_more(joined.kernel, Z, n_rows, case.fit) for each, Z in tables.items()}
     found = recovery.points(squared)
     others = recovery.placed(found, squared, np.sum([*apart.values()], axis=0))
@@ -552,10 +530,9 @@ def _to_more(kernel: Kernel, Z: Matrix, n_rows: int, fit: Fit) -> Matrix:
 
 
 def _rehearsed(case: Case) -> tuple[Heard, FusedModel, Any, dict[str, Matrix]]:
-    """Run the protocols of the plan in this process, with stand-ins in the place of the others' columns.
+    """Run the protocols of the plan in this process, with stand-ins for the others' columns; return all tables, too.
 
-    The result of a blind fit is that of an open one by the sum law, which nobody has to turn back. Further rows are
-    placed in it as new samples. Returns all tables, too.
+    The result of a blind fit is that of an open one by the sum law, in which further rows are placed as new samples.
     """
     plan, name, n_rows, hidden = case.plan, case.name, len(case.rows), case.fit.protect != "none"
     X = case.table.X[np.concatenate([case.rows, case.more if hidden else case.more[:0]])]
@@ -569,18 +546,19 @@ def _rehearsed(case: Case) -> tuple[Heard, FusedModel, Any, dict[str, Matrix]]:
     parties, tables = {}, {}
     for each in plan.parties:
         Z = X if each == name else random.normal(size=(len(X), case.columns[each]))
-        if each != name:
-            kernel, columns_are = protocols.unscaled(fit, each), fit.family_of(name).columns_are
-            takes_own = kernel.columns_are == columns_are and (not kernel.of_counts or X.min() >= 0)
-            alike = rows is not None and takes_own
-            Z = X[rows][:, np.arange(Z.shape[1]) % X.shape[1]] if alike else _independent(kernel, Z, X)
+        kernel, columns_are = protocols.unscaled(fit, each), fit.family_of(name).columns_are
+        takes_own = kernel.columns_are == columns_are and (not kernel.of_counts or X.min() >= 0)
+        if each != name and rows is not None and takes_own:
+            Z = X[rows][:, np.arange(Z.shape[1]) % X.shape[1]]
+        elif each != name:
+            Z = _independent(kernel, Z, X)
         opened: Any = lambda *_, Z=Z[:n_rows]: Z  # noqa: E731
         again: Any = opened if case.fit.protect == "sums" else lambda *_, Z=Z: Z
         parties[each] = Party(each, opened, plan.parties, "review", each.encode(), each.encode(), open_new=again)
         tables[each] = Z
     heard: Heard = {}
     drive = partial(in_process.drive, parties=parties, compute=Compute(n_jobs=1), heard=heard)
-    terms = Terms("review", columns=case.columns, study=True, row_means=plan.row_means)
+    terms = Terms("review", columns=case.columns, study=True)
     model = drive(protocols.fit(plan.parties, fit, terms))[0]
     wanted = plan.batches or (case.fit.protect == "blind" and len(X) > n_rows)
     placed_again = drive(protocols.place(plan.parties, fit, model, "new", terms))[0] if wanted else None
@@ -588,10 +566,8 @@ def _rehearsed(case: Case) -> tuple[Heard, FusedModel, Any, dict[str, Matrix]]:
 
 
 def _independent(kernel: Kernel, Z: Matrix, own: Matrix) -> Matrix:
-    """Columns that have nothing to do with anybody's, as the kernel of their party takes them.
-
-    Their spread is 1, or that of the party's own columns if it is smaller: beside larger ones its own would vanish.
-    """
+    """Columns that have nothing to do with anybody's, as the kernel of their party takes them."""
+    # Their spread is 1, or that of the party's own columns if it is smaller: beside larger ones its own would vanish.
     if kernel.columns_are == "samples":
         return np.asarray(Z @ Z.T)
     if kernel.columns_are == "categories":
@@ -624,9 +600,9 @@ def _left_before(case: Case) -> list[Seen]:
     return found
 
 
-def _findings(case: Case, leaving: Sequence[Leaving], worst: float) -> tuple[Finding, ...]:
+def _findings(case: Case, columns: Mapping[str, float], leaving: Sequence[Leaving]) -> tuple[Finding, ...]:
     plan, fit, limits, table = case.plan, case.fit, case.limits, case.table
-    rank = max((each.rank for each in leaving), default=0)
+    worst, rank = max(columns.values(), default=0.0), max((each.rank for each in leaving), default=0)
     before = [about for about, _ in case.before]
     sent = plan.covariates.get(case.name, ()) if case.in_the_clear else ()
     willing = limits.recovery >= 1.0 or set(sent) <= set(limits.covariates)
@@ -667,15 +643,10 @@ def _nearest(case: Case) -> str:
             numbers: dict[str, Any] = {"samples": samples, "batches": batches, "batch_samples": size}
             near = replace(plan, **numbers, fit={**plan.fit, "protect": other.protect})
             changed = replace(case, fit=other, plan=near)
-            if all(each.ok for each in _findings(changed, (), 0.0)):  # else red, whatever is measured
-                worst, leaving = _worst(changed)
-                found = _findings(changed, leaving, max(worst.values(), default=0.0))
-                too_few = (
-                    0
-                    < max((each.rank for each in leaving), default=0)
-                    < min(2, other.n_components or 2, case.table.X.shape[1])
-                )
-                if all(each.ok for each in found) and not too_few:
+            if all(each.ok for each in _findings(changed, {}, ())):  # else red, whatever is measured
+                measured = _worst(changed)
+                too_few = 0 < max((each.rank for each in measured[1]), default=0) < min(2, other.n_components or 2)
+                if all(each.ok for each in _findings(changed, *measured)) and not too_few:
                     said = f"{batches} batches" + f" of at least {size} samples" * (batches > 0)
                     return ", ".join([words, *within, f"at least {samples} samples", said])
     return ""

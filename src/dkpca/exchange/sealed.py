@@ -81,10 +81,7 @@ class Header:
 
 
 def write(file: BinaryIO, about: Header, parts: Sequence[Part], me: Secrets, sealing: Mapping[str, str]) -> None:
-    """Write a signed file with these parts to a file that can seek.
-
-    `about` says everything but the parts; `sealing` has the sealing key of every member.
-    """
+    """Write a signed file with these parts to a file that can seek; `about` says everything else."""
     keys, places = {part.name: secrets.token_bytes(32) for part in parts}, dict[str, Sealed]()
     for part in parts:
         length = sum(memoryview(piece).nbytes for piece in part.content)
@@ -105,11 +102,7 @@ def write(file: BinaryIO, about: Header, parts: Sequence[Part], me: Secrets, sea
 
 
 def read_header(file: BinaryIO, size: int, public: Mapping[str, str]) -> Header:
-    """Return the header of a file of this size if a member signed it.
-
-    Raises `NotWholeError` while the file is shorter than it says, `WireError` if it is no such file, and
-    `ProtectionError` if the signature is not that of the member whom it names.
-    """
+    """Return the header of a file of this size if a member signed it; `NotWholeError` while the file is shorter."""
     prefix = file.read(PREFIX)
     if len(prefix) < PREFIX and MAGIC.startswith(prefix[: len(MAGIC)]):
         raise NotWholeError
@@ -137,11 +130,9 @@ def read_header(file: BinaryIO, size: int, public: Mapping[str, str]) -> Header:
 def contents(
     file: BinaryIO, header: Header, part: str, reader: tuple[str, Secrets] | None, kept: IO[bytes]
 ) -> Iterator[bytes]:
-    """Yield the content of one part in pieces, after its digest was verified.
-
-    The ciphertext is copied into the empty file `kept` while it is hashed, and only opened from there: a folder that
-    shows other bytes at the second look gains nothing.
-    """
+    """Yield the content of one part in pieces, after its digest was verified."""
+    # The ciphertext is copied into the empty file `kept` while it is hashed, and only opened there: a folder that
+    # shows other bytes at the second look gains nothing.
     place = header.parts[part]
     file.seek(place.offset)
     state, left = hashlib.sha256(), place.length

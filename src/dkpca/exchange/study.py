@@ -29,7 +29,7 @@ NOT_OURS = "this member did not write the file that lies here; ask the folder's 
 def settings_of(plan: Plan) -> Fit:
     """Return the settings of the fit in a plan; every one of them has to be there, and to go with the others."""
     fit = from_values(Fit, plan.fit, what="the plan, [fit]", complete=True)
-    terms = Terms("", align=plan.align, taken_out=plan.covariates, row_means=plan.row_means, study=True)
+    terms = Terms("", align=plan.align, taken_out=plan.covariates, study=True)
     check_terms(plan.parties, fit, terms)
     return fit
 
@@ -76,8 +76,8 @@ def _review(seat: Membership) -> Review:
         reviews.keep(seat.memory, found, case)
         shown = _digest_of(seat, table)
     seat.memory.remember(study, "reviewed")
-    about = {"fingerprint": study.fingerprint, "green": found.green, "table and limits": shown}
-    about["before"] = reviews.left_before(seat.memory.memory, study.plan.id)
+    before = reviews.left_before(seat.memory.memory, study.plan.id)
+    about = {"green": found.green, "table and limits": shown, "before": before}
     seat.memory.replace("review.json", json.dumps(about).encode())
     return replace(found, signed=signed is not None)
 
@@ -89,19 +89,15 @@ def sign(folder: Folder, memory: Memory, fingerprint: str) -> None:
         if seat.memory.kept("review.json") is None and seat.name == founding.plan_in(folder).plan.center:
             _review(seat)  # nothing of the center's leaves: the fingerprint says what it signs
         kept, signed = seat.memory.kept("review.json"), seat.memory.remembered("signed")
-        if kept is None:
+        study = signed or seat.memory.remembered("reviewed")
+        if kept is None or study is None:
             raise InputError("the study has not been reviewed; run 'dkpca study review' first")
-        about, reviewed = json.loads(kept), seat.memory.remembered("reviewed")
-        if reviewed is None or reviewed.fingerprint != about["fingerprint"]:
-            raise ProtectionError("the reviewed study is not the one on record; review it again")
+        about = json.loads(kept)
         if not about["green"]:
             raise InputError("the last review was red, so this plan cannot be signed; review again after a change")
-        study = signed or reviewed
         if not is_fingerprint(fingerprint, study.fingerprint):
-            raise ProtectionError(
-                "the fingerprint does not match the reviewed study: either it was mistyped, or the others "
-                f"see a different plan or different members; compare all {SHOWN} digits with them"
-            )
+            why = f"it was mistyped, or the others see another plan or members; compare all {SHOWN} digits with them"
+            raise ProtectionError(f"the fingerprint does not match the reviewed study: {why}")
         plans.check_end(study.plan)
         me, where = seat.memory.secrets(), f"{seat.name}/signature-{study.number}"
         if signed is None and folder.read(where, plans.MOST_SIGNATURE) is not None:
@@ -121,7 +117,7 @@ def _frozen_digest(seat: Membership, study: Study, about: dict[str, Any]) -> str
     table, _ = _table_and_limits(seat, study.plan)
     if _digest_of(seat, table) != about["table and limits"]:
         raise InputError("the table or limits.toml changed since the review; review again")
-    if reviews.left_before(seat.memory.memory, study.plan.id) != about.get("before"):
+    if reviews.left_before(seat.memory.memory, study.plan.id) != about["before"]:
         raise InputError("another study of this table was signed, or got new samples, since the review; review again")
     digest = own_table.freeze(seat.memory, table)
     reviews.commit(seat.memory)

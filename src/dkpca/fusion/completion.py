@@ -33,8 +33,7 @@ LEARNED = 10_000  # own rows that a regression is learned from; more of them cos
 JUDGED = 2_000  # of them, those by which the penalty is chosen; and rows that are hidden from a party for R^2
 MOST_NOISE = 1e-3  # share of the weights of a regression that may be rounding of the others' means
 HIDDEN = 0.1  # share of its rows that is hidden from each party for R^2, if that is less
-ENOUGH = 100  # hidden rows at a party: where one round hides fewer, others follow,
-MOST_ROUNDS = 5  # up to so many
+ENOUGH, MOST_ROUNDS = 100, 5  # hidden rows at a party: where one round hides fewer, others follow
 LEAST_SHARED = 10  # samples that a party must share with the others
 # Penalties tried, as shares of the largest eigenvalue; the last gives the mean row.
 PENALTIES = (*(10.0 ** np.arange(-4.0, 1.1, 0.5)).tolist(), math.inf)
@@ -67,10 +66,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Regression:
-    """Rows of one party from those z of the others, all rows divided by the size of their party.
-
-    a(y) = mean_row + (z - mean)' coefficients, a mixture w(y)'A with |w(y)|^2 <= 1/n_own + |weights'(z - mean)|^2.
-    """
+    """Rows a(y) = mean_row + (z - mean)' coefficients from those z of the others, over the size of their party."""
 
     size: float  # of the party's rows
     mean: Vector  # (width,) of the other parties' rows
@@ -78,11 +74,11 @@ class Regression:
     coefficients: Matrix  # (width, rank)
     directions: Matrix  # (width, width): eigenvectors U of Z_o' Z_o, with w(y) = 1/n + Z_o U shrinkage U'(z - mean)
     shrinkage: Vector  # (width,): one over eigenvalue and penalty
-    weights: Matrix  # (width, width): of the last sweep; else (width, 0), since its rows are only learned from
+    weights: Matrix  # (width, width): |w(y)|^2 <= 1/n_own + |weights'(z - mean)|^2; (width, 0) but in the last sweep
     n_own: int
     penalty: float  # share of the largest eigenvalue; inf: the mean row
-    rounding: float  # a computed row is off by at most so much times |z - mean|
-    rounding_of_mean: float  # and so much
+    rounding: float  # a computed row is off by at most so much times |z - mean| ...
+    rounding_of_mean: float  # ... and so much
     off: float  # |R| + |N| of the party
     longest: float  # bound on the diagonal of its matrix
 
@@ -96,11 +92,6 @@ class Filled:
     diagonal: Vector  # (len(lacking),): bound on the diagonal of W K W' there
     norm_squared: float  # bound on |W|^2
     product_error: float  # bound on the nuclear norm of what rounding in W A did to (W A)(W A)'
-
-    def times(self, size: float) -> "Filled":
-        """Return the same for rows that are longer by a power of two; the factor is written over."""
-        self.factor[...] *= size
-        return replace(self, diagonal=self.diagonal * size * size, product_error=self.product_error * size * size)
 
 
 @dataclass(frozen=True)
@@ -159,8 +150,7 @@ def completed(
 ) -> tuple[dict[str, Summary], dict[str, Array], Lacking]:
     """Summaries with a row for every sample, bounds on the diagonals of the matrices they are about, and how.
 
-    `places` says where each party's samples are among all; every sample is at some party. The mode is "mean" (the
-    party's mean row) or "complete". `samples` is the digest of all samples in their order; empty: they have no ids.
+    `samples` is the digest of all samples in their order; empty: they have no ids.
     """
     positions = {name: np.asarray(places[name], dtype=np.intp) for name in summaries}
     n_samples = _n_samples(summaries, positions)
@@ -169,11 +159,21 @@ def completed(
     samples = samples or row_number_digest(n_samples)
     made, diagonals = {}, {}
     for name, summary in summaries.items():
-        filled, home = found.filled[name], summary.factor.data
+        # The summary of W K W', with the bounds that hold for it, and one on its diagonal.
+        filled, home, rounding = found.filled[name], summary.factor.data, summary.rounding_norm
         squares = (filled.factor**2).sum(axis=1)
-        made[name] = _completed(summary, filled, float(np.sum(filled.diagonal - squares[filled.lacking])), samples)
-        # Bound on the diagonal of W K W'.
-        bound = squares + (held[name].left_out + held[name].rounding)
+        made[name] = replace(summary, sample_digest=samples, factor=Rounded(sent_to(filled.factor, home)))
+        if len(filled.lacking):
+            more = float(np.sum(filled.diagonal - squares[filled.lacking]))
+            made[name] = replace(
+                made[name],
+                left_out_norm=filled.norm_squared * summary.left_out_norm,
+                trace_left_out=summary.trace_left_out + more,
+                rounding_norm=filled.norm_squared * rounding + filled.product_error,
+                rounding_nuclear=filled.norm_squared * summary.rounding_nuclear + filled.product_error,
+                left_out_overlap=None,
+            )
+        bound = squares + (summary.left_out_norm + rounding)
         bound = np.ones_like(bound) if summary.kernel.unit_diagonal else bound
         bound[filled.lacking] = filled.diagonal
         diagonals[name] = sent_to(bound, home)
@@ -183,10 +183,10 @@ def completed(
 def held_by(summary: Summary, rows: Rows, dtype: str) -> Held:
     """What a summary says about the samples at these places."""
     if summary.diagonal is not None:
-        raise InputError(
-            f"not all parties have all samples, and the {summary.kernel.name} kernel of the joined table needs the "
-            "length of every sample at every party; use another kernel, or lacking='drop'"
+        needs = (
+            f"the {summary.kernel.name} kernel of the joined table needs the length of every sample at every party"
         )
+        raise InputError(f"{needs}, and some are lacking; use another kernel, or lacking='drop'")
     A, off = to_numpy(whole(as_received(summary.factor, dtype))), summary.left_out_norm + summary.rounding_norm
     longest = 1.0 if summary.kernel.unit_diagonal else float((A**2).sum(axis=1).max()) + off
     return Held(A, rows, summary.left_out_norm, summary.rounding_norm, longest)
@@ -204,28 +204,14 @@ def _n_samples(summaries: Mapping[str, Summary], positions: Mapping[str, Rows]) 
     return n
 
 
-def _completed(summary: Summary, filled: Filled, more: float, samples: str) -> Summary:
-    """The summary of W K W', with the bounds that hold for it; `more` is the trace left out of completed rows."""
-    spread = replace(summary, sample_digest=samples, factor=Rounded(sent_to(filled.factor, summary.factor.data)))
-    if not len(filled.lacking):
-        return spread
-    return replace(
-        spread,
-        left_out_norm=filled.norm_squared * summary.left_out_norm,
-        trace_left_out=summary.trace_left_out + more,
-        rounding_norm=filled.norm_squared * summary.rounding_norm + filled.product_error,
-        rounding_nuclear=filled.norm_squared * summary.rounding_nuclear + filled.product_error,
-        left_out_overlap=None,
-    )
-
-
 def complete(parties: Mapping[str, Held], n_samples: int, *, seed: int = 0, mode: str = "complete") -> Completion:
-    """Complete the rows that parties lack, and estimate how well, by rows that are hidden for it.
-
-    A party whose hidden rows the others do not predict (R^2 of 0 or less) gets its mean row; so do all with the mode
-    "mean".
-    """
-    check_shared({name: held.rows for name, held in parties.items()}, n_samples)
+    """Complete the rows that parties lack; a party whose hidden rows have an R^2 of 0 or less gets its mean row."""
+    counts = np.bincount(np.concatenate([held.rows for held in parties.values()]))
+    for name, held in parties.items():
+        shared = int((counts[held.rows] > 1).sum())
+        if shared < min(LEAST_SHARED, n_samples):
+            few = f"{shared} of its {len(held.rows):,} samples with other parties"
+            raise InputError(f"party {name!r} shares {few}; check that all parties use the same kind of id")
     if mode == "mean":
         return _swept(parties, n_samples, set(parties), sweeps=1)
     estimated = held_out(parties, n_samples, seed=seed)
@@ -234,11 +220,8 @@ def complete(parties: Mapping[str, Held], n_samples: int, *, seed: int = 0, mode
 
 
 def held_out(parties: Mapping[str, Held], n_samples: int, *, seed: int = 0) -> dict[str, float]:
-    """R^2 in feature space, by party, of rows that were hidden before anything was learned.
-
-    The part of a row that the factor leaves out cannot be predicted and counts as an error. Leave-one-out inside the
-    sweeps would not do: the other parties' completed rows were made from the row that is left out.
-    """
+    """R^2 in feature space, by party, of rows that were hidden before anything was learned."""
+    # Leave-one-out inside the sweeps would not do: others' completed rows were made from the row that is left out.
     # R^2 = 1 - |A - A_hat|^2 / |A - mean|^2 over the hidden rows; the part outside of the factor counts in both.
     rng = np.random.default_rng(seed)
     parties, n_samples = _some_of(parties, n_samples, rng)
@@ -280,26 +263,11 @@ def _some_of(parties: Mapping[str, Held], n_samples: int, rng: np.random.Generat
     return some, 2 * LEARNED
 
 
-def check_shared(rows: Mapping[str, Rows], n_samples: int) -> None:
-    """Refuse parties that hardly share samples with the others: nothing can be learned, or their ids differ."""
-    counts = np.bincount(np.concatenate(list(rows.values())))
-    for name, own in rows.items():
-        shared = int((counts[own] > 1).sum())
-        if shared < min(LEAST_SHARED, n_samples):
-            raise InputError(
-                f"party {name!r} shares {shared} of its {len(own):,} samples with other parties; completing rows "
-                f"needs at least {LEAST_SHARED}: check that all parties use the same kind of id"
-            )
-
-
 def _swept(parties: Mapping[str, Held], n_samples: int, unpredicted: set[str], *, sweeps: int = SWEEPS) -> Completion:
-    """Start from mean rows; each sweep regresses every party on what the one before made of the others.
-
-    All rows are divided by the party's size meanwhile, so that parties count alike and no square overflows.
-    """
+    """Start from mean rows; each sweep regresses every party on what the one before made of the others."""
     lacking = {name: np.setdiff1d(np.arange(n_samples), held.rows) for name, held in parties.items()}
-    # Mean rows first. A sweep learns w(y) of every party from what the sweep before made of the others, and puts the
-    # mixtures w'A in the place of the rows that are lacking.
+    # Rows are divided by the party's size meanwhile, so that parties count alike and no square overflows. A sweep
+    # learns w(y) of every party, and puts the mixtures w'A in the place of the rows that are lacking.
     current = {}
     for name, held in parties.items():
         current[name] = np.empty((n_samples, held.factor.shape[1]), dtype=held.factor.dtype)
@@ -310,7 +278,13 @@ def _swept(parties: Mapping[str, Held], n_samples: int, unpredicted: set[str], *
         last = sweep == sweeps
         made.append({n: _regression(held, current, n, unpredicted, final=last) for n, held in parties.items()})
         mixed = _mix(made[-1], current, lacking)
-    return Completion({name: mixed[name].times(held.size) for name, held in parties.items()}, tuple(made), {})
+    for name, held in parties.items():
+        filled, size = mixed[name], held.size
+        filled.factor[...] *= size
+        mixed[name] = replace(
+            filled, diagonal=filled.diagonal * size * size, product_error=filled.product_error * size * size
+        )
+    return Completion(mixed, tuple(made), {})
 
 
 def _others(current: Mapping[str, Matrix], name: str, rows: Rows) -> Matrix:
@@ -392,10 +366,9 @@ def _mix(
 def _mixtures(
     regression: Regression, current: Mapping[str, Matrix], name: str, lacking: Rows
 ) -> tuple[Matrix, Vector, float, float]:
-    """Rows w'A for the weights of a regression, shrunk to the length of a sample; bounds on their w'Kw, and on |W|^2.
+    """Rows w'A, shrunk to the length of a sample; bounds on their w'Kw, on |W|^2, and on the norm of their rounding.
 
-    And one on the Frobenius norm of what rounding did to the rows. Bounds are for rows of the last sweep only: those
-    of earlier ones are learned from.
+    The bounds are for rows of the last sweep only: those of earlier ones are learned from.
     """
     u, longest = unit(regression.mean), regression.longest
     rows = np.empty((len(lacking), regression.coefficients.shape[1]), dtype=regression.mean.dtype)

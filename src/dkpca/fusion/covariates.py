@@ -55,9 +55,8 @@ class Covariates:
         # One indicator of each column of categories follows from the others: only what is lost beyond it is said.
         dropped = []
         for name, own in zip(columns, categories, strict=True):
-            lost = [value for j, (of, value) in enumerate(labels) if of == name and j not in kept]
-            lost = lost[1:] if len(own) > 1 else lost
-            dropped += [name if value is None else f"{name} = {value}" for value in lost]
+            lost = [said for j, (of, said) in enumerate(labels) if of == name and j not in kept]
+            dropped += lost[1:] if len(own) > 1 else lost
         texts = list(zip(*(v for v, own in zip(columns.values(), categories, strict=True) if own), strict=True))
         number = {text: code for code, text in enumerate(dict.fromkeys(texts))}
         strata = np.array([number[text] for text in texts] or [0] * len(C), dtype=np.int64)
@@ -84,18 +83,16 @@ class Covariates:
     def rows(self, table: Any) -> Numbers:
         """Rows of Q for new samples, (n_new, q)."""
         columns = _columns(table)
-        if list(columns) != list(self.names):
-            if set(columns) != set(self.names):
-                raise InputError(f"the covariates are {list(columns)}; those of the fit are {list(self.names)}")
-            columns = {name: columns[name] for name in self.names}
+        if set(columns) != set(self.names):
+            raise InputError(f"the covariates are {list(columns)}; those of the fit are {list(self.names)}")
+        columns = {name: columns[name] for name in self.names}
         for (name, values), own in zip(columns.items(), self.categories, strict=True):
             if bool(own) != (values.dtype.kind != "f"):
                 raise InputError(f"covariate {name!r} is {'categories' if own else 'numbers'} in the fit, not here")
             strange = sorted(set(values) - set(own)) if own else []
             if strange:
                 raise InputError(
-                    f"covariate {name!r} is {strange[0]!r} for a new sample, but for no sample of the fit; "
-                    "fit again with samples that have this value"
+                    f"covariate {name!r} is {strange[0]!r} for a new sample, but for no sample of the fit"
                 )
         return np.asarray((_coded(columns, self.categories)[0] - self.mean) @ self.to_basis)
 
@@ -133,10 +130,7 @@ def _columns(table: Any) -> dict[str, Any]:
     elif isinstance(table, Mapping):
         columns = {str(name): values for name, values in table.items()}
     else:
-        array = np.asarray(table)
-        if array.ndim not in (1, 2):
-            raise InputError(f"covariates have shape {array.shape}; give a table with a row for each sample")
-        own = [table] if array.ndim == 1 else list(array.T)
+        own = [table] if np.ndim(table) == 1 else list(np.atleast_1d(np.asarray(table).T))
         columns = {str(getattr(table, "name", None) or f"covariate{j}"): column for j, column in enumerate(own)}
     shapes = {np.shape(values) for values in columns.values()}
     if len(shapes) != 1 or len(shape := shapes.pop()) != 1 or not shape[0]:
@@ -147,31 +141,25 @@ def _columns(table: Any) -> dict[str, Any]:
 def _values(name: str, column: Any) -> Any:
     values, numbers = np.asarray(column), None
     if values.dtype.kind in "mM":
-        raise InputError(
-            f"covariate {name!r} holds dates; turn them into numbers, such as (dates - dates.min()).dt.days"
-        )
+        raise InputError(f"covariate {name!r} holds dates; turn them into numbers of days")
     # Whole numbers may be categories in pandas, and numbers may be in an object array.
     if str(getattr(column, "dtype", "")) != "category" and not any(isinstance(v, str) for v in values):
         with suppress(TypeError, ValueError):
             numbers = values.astype(np.float64)
     missing = np.array([v is None or v != v for v in values.tolist()]) if numbers is None else ~np.isfinite(numbers)
     if missing.any():
-        raise InputError(
-            f"covariate {name!r} has no value for {counted(int(missing.sum()), 'sample')}, first row "
-            f"{int(missing.argmax())}; fill it in, or leave these samples out"
-        )
+        where = f"{counted(int(missing.sum()), 'sample')}, first row {int(missing.argmax())}"
+        raise InputError(f"covariate {name!r} has no value for {where}; fill it in, or leave these samples out")
     return np.array([str(v) for v in values.tolist()], dtype=object) if numbers is None else numbers
 
 
-def _coded(columns: Mapping[str, Any], categories: Any) -> tuple[Numbers, list[tuple[str, str | None]]]:
-    """Numbers, and an indicator for each category; and whose they are."""
-    parts, labels = [], list[tuple[str, str | None]]()
+def _coded(columns: Mapping[str, Any], categories: Any) -> tuple[Numbers, list[tuple[str, str]]]:
+    """Numbers, and an indicator for each category; and of each its column and its name."""
+    parts, labels = [], list[tuple[str, str]]()
     for (name, values), own in zip(columns.items(), categories, strict=True):
-        parts.append(
-            (values[:, None] == np.array(own, dtype=object)[None, :]).astype(float) if own else values[:, None]
-        )
-        labels += [(name, value) for value in own] or [(name, None)]
-    return np.hstack(parts).astype(float), labels
+        parts.append(values[:, None] == np.array(own, dtype=object)[None, :] if own else values[:, None])
+        labels += [(name, f"{name} = {value}") for value in own] or [(name, name)]
+    return np.hstack([part.astype(float) for part in parts]), labels
 
 
 def _independent(C: Numbers) -> tuple[list[int], Numbers]:

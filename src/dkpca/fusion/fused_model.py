@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -40,8 +41,6 @@ class FusionSettings:
     random_state: int = 0
     dtype: str = "float64"
     law: str | None = None  # None: as the parties' kernels imply
-    # Under the sum, what each party's matrix is multiplied by: "balanced" gives each the same leading eigenvalue, as
-    # multiple factor analysis does; "statis" weights each party by its agreement with the others.
     weights: Weights = None
 
 
@@ -52,42 +51,28 @@ class FusedModel:
     Attributes
     ----------
     summaries : mapping of str to Summary
-        The messages that were fused, by party.
+        The messages that were fused, by party; with all rows, if parties lack some.
     weights : mapping of str to float
         Factor by which each party's matrix was multiplied.
-    meaning : str
-        Description of the fused kernel, such as "the rbf kernel of the joined table".
-    solver : str
-        Name of the solver, what it did, and why it was chosen.
-    eigenvectors : array of shape (n_samples, n_components)
-        Orthonormal.
-    eigenvalues : array of shape (n_components,)
-        Eigenvalues of the fused matrix, descending.
-    explained_variance_ratio : array of shape (n_components,)
-        Share of the trace of the fused matrix, as centered and projected, per component.
-    certificate : Certificate
-        Proven bounds, and estimates.
-    extension : Extension
-        Scores of a new sample from its fused kernel row.
-    settings : FusionSettings
-        Parameters of the fusion.
-    nearby : Nearby, optional
-        Eigenpairs after the components, used for estimates.
-    lacking : Lacking, optional
-        Original messages of parties with missing samples; `summaries` then have all rows. None: nothing is missing.
-    covariates : Covariates, optional
-        Covariates that were projected out, in addition to the mean.
+    meaning, solver : str
+        Which kernel was fused; which solver was used, what it did, and why it was chosen.
+    eigenvectors, eigenvalues, explained_variance_ratio : array
+        Orthonormal columns, (n_samples, n_components); descending; shares of the trace as centered and projected.
+    certificate, settings : Certificate, FusionSettings
+        Proven bounds and estimates; parameters of the fusion.
+    extension, nearby : Extension, Nearby
+        Scores of a new sample from its fused kernel row; eigenpairs after the components, used for estimates.
+    lacking, covariates : Lacking, Covariates, optional
+        Messages of parties with missing samples, as they were sent; covariates that were projected out.
 
     Examples
     --------
     >>> import numpy as np
     >>> import dkpca
     >>> X = np.random.default_rng(0).normal(size=(50, 4))
-    >>> bank, _ = dkpca.summarize(X[:, :2], party="bank", kernel=dkpca.kernels.Linear(), rank=2)
-    >>> shop, _ = dkpca.summarize(X[:, 2:], party="shop", kernel=dkpca.kernels.Linear(), rank=2)
-    >>> model = dkpca.fuse([bank, shop], n_components=2)
-    >>> list(model.summaries), model.scores.shape
-    (['bank', 'shop'], (50, 2))
+    >>> summary, _ = dkpca.summarize(X, party="bank", kernel=dkpca.kernels.Linear(), rank=2)
+    >>> dkpca.fuse([summary], n_components=2).scores.shape
+    (50, 2)
     """
 
     summaries: Mapping[str, Summary]
@@ -125,19 +110,9 @@ class FusedModel:
         return next(iter(self.summaries.values())).n_samples
 
     @property
-    def n_features(self) -> int:
-        """Number of columns of all parties."""
-        return sum(summary.n_features for summary in self.summaries.values())
-
-    @property
     def law(self) -> Law:
         """How the parties' matrices combine."""
         return combination(self.kernels, self.settings.law).law
-
-    @property
-    def centered(self) -> bool:
-        """Whether the fused matrix was centered."""
-        return self.settings.center
 
     @property
     def n_components(self) -> int:
@@ -165,87 +140,59 @@ def fuse(
     summaries: Iterable[Summary],
     *,
     n_components: int,
-    center: bool = True,
     roster: Sequence[str] | None = None,
-    solver: str | Solver = "auto",
-    n_landmarks: int = LANDMARKS,
-    random_state: int = 0,
-    dtype: str = "float64",
-    law: str | None = None,
-    weights: Weights = None,
-    places: Mapping[str, Sequence[int]] | None = None,
-    lacking: str = "complete",
-    samples: str = "",
+    places: Mapping[str, Sequence[int]] | None = None,  # of a party's samples among all; None: all have all
+    lacking: str = "complete",  # or "mean": how missing rows of a party are filled in
+    samples: str = "",  # digest of all samples in their order, if some are missing at a party
     device: str | None = None,
-    covariates: Covariates | None = None,
-    memory: MemoryLimit | None = None,
+    covariates: Covariates | None = None,  # of all samples: projected out of the fused matrix
+    memory: MemoryLimit | None = None,  # for arrays with one row per sample
+    **settings: Any,  # fields of FusionSettings
 ) -> FusedModel:
-    """Turn the parties' summaries into kernel principal components: eq. (2) and (4) of the paper.
-
-    Parameters are those of `dkpca.fuse`; solver and device are as for `dkpca.linalg.leading.leading`.
-
-    Parameters
-    ----------
-    places : mapping of str to sequence of int, optional
-        By party, positions of its samples among all samples. None: every party has every sample, in the same order.
-    lacking : {"complete", "mean"}
-        How missing rows of a party are filled in.
-    samples : str
-        Digest of all samples in their order, if some are missing at a party; empty: samples have no ids.
-    covariates : Covariates, optional
-        Covariates of all samples, in their order; they are projected out of the fused matrix.
-    memory : MemoryLimit, optional
-        Limit for arrays with one row per sample; larger arrays are stored in temporary files.
-    """
-    settings = FusionSettings(center, solver, n_landmarks, random_state, dtype, law, weights)
+    """Turn the parties' summaries into kernel principal components, eq. (2) and (4); see `dkpca.fuse`."""
+    how = FusionSettings(**settings)
+    law = how.law
     # Accept: one possible message from each party of the roster, about the same samples.
     accepted, lacked = accept(summaries, roster, aligned=places is None, device=device), None
     bounds: dict[str, Array] = {}
     if places is not None:
         accepted, bounds, lacked = completion.completed(
-            accepted, places, mode=lacking, dtype=dtype, seed=random_state, samples=samples
+            accepted, places, mode=lacking, dtype=how.dtype, seed=how.random_state, samples=samples
         )
-    if law is None and weights is None:
+    if law is None and how.weights is None:
         advice = "use one kernel and one gamma everywhere, or say with law= how different ones combine"
         check_same(accepted, "kernel", lambda summary: summary.kernel, advice)
-    check_turned(accepted, center, law)
+    check_turned(accepted, how.center, law)
     n_samples = next(iter(accepted.values())).n_samples
     if not 1 <= n_components <= n_samples:
         raise InputError(
-            f"n_components is {n_components}, but there are {n_samples} samples; ask for 1 to {n_samples} components"
+            f"n_components is {n_components}; there are {n_samples} samples, so ask for 1 to {n_samples}"
         )
 
     # Combine: the fused matrix is the product, entry by entry, or the sum of the parties' A A'; eq. (4) and (2).
-    # FusedGram.block evaluates entries when a solver asks; under the sum law it joins the factors, [A_1 A_2 ...].
     combined = combination({name: summary.kernel for name, summary in accepted.items()}, law)
-    factors = {name: _factor(summary, dtype) for name, summary in accepted.items()}
-    weighted = party_weights(weights, factors, combined.law, centered=next(iter(accepted.values())).turned)
+    factors = {name: _factor(summary, how.dtype) for name, summary in accepted.items()}
+    weighted = party_weights(how.weights, factors, combined.law, centered=next(iter(accepted.values())).turned)
     errors = [PartyError.of(s, factors[name], weighted[name], bounds.get(name)) for name, s in accepted.items()]
     fused_gram = FusedGram(combined.law, parts_of(errors, combined.law), memory=memory)
 
-    # Center with H = I - 11'/n, project out covariates if there are any, and find the leading eigenpairs of H K H.
-    # Of joined factors F, `Centered` centers the columns: H F is a factor of H K H.
+    # Center with H = I - 11'/n, project out covariates, if any, and find the leading eigenpairs of H K H.
     Q = basis_of(covariates, fused_gram.n, fused_gram.home)
     turned = 0.0 if covariates is None else covariates.rounding
-    gram = Centered(fused_gram, Q, mean=center, turned=turned) if center or Q is not None else fused_gram
-    pairs = leading(
-        gram, n_components, solver=solver, n_landmarks=n_landmarks, random_state=random_state,
-        device=device,
-    )  # fmt: skip
+    gram = Centered(fused_gram, Q, mean=how.center, turned=turned) if how.center or Q is not None else fused_gram
+    seed, landmarks = how.random_state, how.n_landmarks
+    pairs = leading(gram, n_components, solver=how.solver, n_landmarks=landmarks, random_state=seed, device=device)
 
     # Certify: how far these are from the eigenpairs of the true matrix, from what the parties left out and rounded.
-    certificate = certify(
-        errors,
-        law=combined.law,
-        pairs=pairs,
-        fused_trace=fused_gram.trace(),
+    trace = fused_gram.trace()
+    certificate = replace(
+        certify(errors, law=combined.law, pairs=pairs, fused_trace=trace, centered=how.center, Q=Q),
+        component_error_estimates=component_errors(
+            errors, combined.law, pairs, random_state=seed, device=device, Q=Q
+        ),
         meaning=combined.meaning,
-        centered=center,
-        Q=Q,
+        completed=None if lacked is None else lacked.described(),
     )
-    estimated = component_errors(errors, combined.law, pairs, random_state=random_state, device=device, Q=Q)
-    about = None if lacked is None else lacked.described()
-    certificate = replace(certificate, component_error_estimates=estimated, completed=about)
     check_certificate(certificate, accepted)
     share = pairs.taken_trace / ((pairs.taken_trace + pairs.trace) or 1.0)  # that covariates removed
     return FusedModel(
@@ -258,7 +205,7 @@ def fuse(
         explained_variance_ratio=pairs.values / (pairs.trace if pairs.trace > 0 else 1.0),
         certificate=certificate,
         extension=pairs.extension,
-        settings=settings,
+        settings=how,
         nearby=pairs.nearby,
         lacking=lacked,
         covariates=None if covariates is None else replace(covariates, share=share),
@@ -274,22 +221,15 @@ def fused(wanted: int | float | None, fuse: Callable[[int], FusedModel]) -> Fuse
     most = model.n_samples  # components there can be: as many as samples, or landmarks
     most = min(most, model.settings.n_landmarks) if model.solver.startswith("landmark") else most
     while True:
-        count = _enough(model, wanted)
+        # Components above rounding, as KernelPCA drops them; of these the first whose variances add up to the share.
+        values, shares = to_numpy(model.eigenvalues), np.cumsum(to_numpy(model.explained_variance_ratio))
+        count = max(1, int((values > ZERO * values[0]).sum()))
+        if wanted is not None and (shares >= wanted).any():
+            count = min(count, int((shares >= wanted).argmax()) + 1)
         if count < tried or tried == most:
             return model if count == tried else fuse(count)
         tried = min(max(FIRST, 2 * tried), most)
         model = fuse(tried)
-
-
-def _enough(model: FusedModel, share: float | None) -> int:
-    """Number of components needed for the share of variance (None: all nonzero ones), at most all."""
-    # Components above rounding, as KernelPCA drops them; of these the first whose variances add up to the share.
-    values = to_numpy(model.eigenvalues)
-    present = max(1, int((values > ZERO * values[0]).sum()))
-    if share is None:
-        return present
-    reached = np.cumsum(to_numpy(model.explained_variance_ratio)) >= share
-    return min(present, int(reached.argmax()) + 1) if reached.any() else present
 
 
 def basis_of(covariates: Covariates | None, n_samples: int, reference: Array) -> Array | None:
@@ -311,24 +251,8 @@ def _factor(summary: Summary, dtype: str) -> Factor:
     return A @ namespace(A).flip(namespace(A).linalg.eigh(A.T @ A)[1], axis=1)
 
 
-def row_means(model: FusedModel) -> tuple[Array, float] | None:
-    """Row means of the fused matrix L before centering, (n_samples, 1), and |H L V - V Lambda| of the components.
-
-    None from landmarks, which show few entries of L.
-    """
-    if model.solver.startswith("landmark"):
-        return None
-    # L [1/n, V] in one pass. L v = lambda v + 1 m'v for an eigenvector v of H L H, with m the row means.
-    V, values, n = to_numpy(model.eigenvectors), to_numpy(model.eigenvalues), model.n_samples
-    L = FusedGram(model.law, [as_received(summary.factor, model.dtype) for summary in model.summaries.values()])
-    made = to_numpy(L @ like(np.column_stack([np.full(n, 1.0 / n), V]), L.home)).astype(float)
-    off = made[:, 1:] - made[:, 1:].mean(axis=0) - V * values
-    return made[:, :1], float(np.linalg.norm(off, 2))
-
-
-def result(model: FusedModel, scores: Array, sample_digest: str, *, with_row_means: bool = False) -> Scores:
+def result(model: FusedModel, scores: Array, sample_digest: str) -> Scores:
     """Return the result for the parties: scores of the samples, and the share of variance that they capture."""
-    means, residual = (row_means(model) if with_row_means else None) or (None, 0.0)
     return Scores(
         n_parties=len(model.summaries),
         kernel=model.kernel if len(set(model.kernels.values())) == 1 else None,
@@ -337,6 +261,4 @@ def result(model: FusedModel, scores: Array, sample_digest: str, *, with_row_mea
         captured_share_at_least=min(1.0, max(0.0, model.certificate.captured_share_at_least)),
         optimality_at_least=min(1.0, max(0.0, model.certificate.optimality_at_least)),
         meaning=model.meaning,
-        row_means=None if means is None else round_to(means, "float64"),
-        residual=residual,
     )

@@ -4,9 +4,8 @@ Write K for the party's own Gram matrix and B for the factor as sent. The messag
 
     -slack * I  <=  K - B B'  <=  (left_out_norm + slack) * I
 
-where the slack is its rounding. B has orthogonal columns, longest first, up to the same rounding and up to what its
-precision does to each of its numbers; and the kernel knows something of K. A message that contradicts this, or
-itself, is refused. A lie that agrees with itself is not found out.
+where the slack is its rounding. B has orthogonal columns, longest first, up to rounding; the kernel knows something
+of K. A message that contradicts this, or itself, is refused. A lie that agrees with itself is not found out.
 """
 
 import math
@@ -38,25 +37,14 @@ def check_summary(summary: Summary, device: str | None = None) -> None:
         raise FusionError(f"party {summary.party!r}: {reason}; its summary was not made by dkpca, or was altered")
 
 
-def check_new_samples(message: Rows | Partials, summary: Summary) -> None:
-    """Raise `FusionError`, naming the party, if no new samples of the kernel can be so."""
-    if isinstance(message, Partials) and summary.kernel.unit_diagonal:
-        smallest = float(namespace(message.partial.data).min(message.partial.data))
-        if smallest < 0.0:
-            raise FusionError(
-                f"party {message.party!r}: it sent the distance {smallest:.6g}, less than zero; "
-                "its message was not made by dkpca, or was altered"
-            )
-
-
 def check_certificate(certificate: Certificate, summaries: Mapping[str, Summary]) -> None:
     """Raise `FusionError` if what the parties state, each of them possible, adds up to more than can be counted."""
     unusable = [name for name, value in certificate.bounds().items() if not math.isfinite(value)]
     if unusable:
-        largest = max(summaries, key=lambda name: _largest_stated(summaries[name]))
+        most, party = max((_largest_stated(summary), name) for name, summary in summaries.items())
         raise FusionError(
-            f"the sum of the parties' stated errors overflows ({', '.join(unusable)}); the largest are "
-            f"those of party {largest!r} ({_largest_stated(summaries[largest]):.3g}): leave it out, or ask it again"
+            f"the sum of the parties' stated errors overflows ({', '.join(unusable)}); the largest are those of "
+            f"party {party!r} ({most:.3g}): leave it out, or ask it again"
         )
 
 
@@ -74,38 +62,31 @@ def _contradiction(summary: Summary, device: str | None) -> str | None:
         products = to_numpy(square(B, device))
     lengths = np.diagonal(products)
     if not np.isfinite(products).all():
-        largest = max(float(np.abs(to_numpy(rows_of(B, rows))).max()) for rows in groups(summary.n_samples))
-        return (
-            f"its factor holds numbers as large as {largest:.3g}, whose squares are too large for any computer number"
-        )
+        most = max(float(np.abs(to_numpy(rows_of(B, rows))).max()) for rows in groups(summary.n_samples))
+        return f"its factor holds numbers as large as {most:.3g}, whose squares are too large for any computer number"
     # Most by which rounding can have moved any eigenvalue. `rounding_norm` takes n roundings to cancel as sqrt(n),
     # here none does; and eigensolvers may lose half of the digits where eigenvalues lie close together.
     slack = (1.0 + math.sqrt(summary.n_samples)) * summary.rounding_norm + math.sqrt(DOUBLE) * float(lengths.max())
     stated = _largest_stated(summary)
     if not math.isfinite(summary.n_samples * (slack + stated)):
         return f"it states {stated:.3g} for what it left out or rounded, too large to compute with"
-    slanted = None if summary.turned else _about_columns(products, _moved(summary.factor, np.sqrt(lengths)), slack)
+    slanted = None if summary.turned else _about_columns(products, summary.factor, slack)
     return slanted or _about_trace(summary, slack) or _about_diagonal(summary, row_squares(B), slack)
 
 
-def _moved(factor: Rounded, lengths: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> Array:
-    """Most by which the precision of the wire can have changed each product of two columns."""
+def _about_columns(products: Array, factor: Rounded, slack: float) -> str | None:
     # A column b is off by at most c = share |b| + sqrt(n) step, so b_i'b_j by |b_i| c_j + c_i |b_j| + c_i c_j.
-    share, step = factor.entry_error()
+    squares = np.diagonal(products)
+    lengths, (share, step) = np.sqrt(squares), factor.entry_error()
     change = share * lengths + math.sqrt(factor.shape[0]) * to_numpy(step)
-    return np.outer(lengths, change) + np.outer(change, lengths) + np.outer(change, change)
-
-
-def _about_columns(products: Array, moved: Array, slack: float) -> str | None:
+    moved = np.outer(lengths, change) + np.outer(change, lengths) + np.outer(change, change)
     # B'B must be diagonal and descending, but for rounding: off-diagonal entries and rises beyond it are refused.
-    rank = len(products)
-    lengths = np.diagonal(products)
-    slanted = np.abs(products - np.diag(lengths)) > slack + moved
+    slanted = np.abs(products - np.diag(squares)) > slack + moved
     if slanted.any():
         first, second = np.argwhere(slanted)[0] + 1
         return f"columns {first} and {second} of its factor are not orthogonal"
-    rising = lengths[1:] > lengths[:-1] + 2.0 * slack + np.diagonal(moved)[1:] + np.diagonal(moved)[:-1]
-    if rank > 1 and rising.any():
+    rising = squares[1:] > squares[:-1] + 2.0 * slack + np.diagonal(moved)[1:] + np.diagonal(moved)[:-1]
+    if rising.any():
         position = int(np.argmax(rising)) + 1
         return f"column {position + 1} of its factor is longer than column {position}"
     return None
@@ -117,16 +98,14 @@ def _about_trace(summary: Summary, slack: float) -> str | None:
     nuclear = summary.rounding_nuclear + rank * slack
     if left < -nuclear:
         return f"it states that {left:.6g} of its trace is left out, which cannot be negative"
+    largest = f"but that no eigenvalue left out exceeds {summary.left_out_norm:.6g}"
     if summary.left_out_overlap is not None and summary.left_out_overlap > summary.left_out_norm + slack:
-        return (
-            f"it states that {summary.left_out_overlap:.6g} of what it left out overlaps what it sent, but that no "
-            f"eigenvalue left out exceeds {summary.left_out_norm:.6g}"
-        )
+        return f"it states that {summary.left_out_overlap:.6g} of what it left out overlaps what it sent, {largest}"
     most = max(n - rank, 1) * summary.left_out_norm + n * slack + nuclear
     if left > most:
         return (
-            f"it states that {left:.6g} of its trace is left out, but that no eigenvalue left out exceeds "
-            f"{summary.left_out_norm:.6g}: all of them together are at most {most:.6g}"
+            f"it states that {left:.6g} of its trace is left out, {largest}: all of them together are at most "
+            f"{most:.6g}"
         )
     return None
 
@@ -139,10 +118,9 @@ def _about_diagonal(summary: Summary, found: Array, slack: float) -> str | None:
         share, step = summary.diagonal.entry_error()
         true = summary.diagonal.decode()[:, 0]
         allowed = slack + 2.0 * share * float(xp.max(xp.abs(true))) + float(to_numpy(step).max())
-        if summary.kernel.unit_diagonal and float(xp.max(true)) > 1.0 + allowed:
-            return (
-                f"it states a {name} kernel of {float(xp.max(true)):.6g} of a sample with itself, which is at most 1"
-            )
+        most = float(xp.max(true))
+        if summary.kernel.unit_diagonal and most > 1.0 + allowed:
+            return f"it states a {name} kernel of {most:.6g} of a sample with itself, which is at most 1"
     elif summary.kernel.unit_diagonal:
         true, allowed = xp.ones_like(found), slack
     else:
@@ -153,12 +131,11 @@ def _about_diagonal(summary: Summary, found: Array, slack: float) -> str | None:
             f"row {longest + 1} of its factor has the squared length {float(found[longest]):.6g}, and the {name} "
             f"kernel of that sample with itself is {float(true[longest]):.6g}"
         )
-    total, expected = float(xp.sum(found)), float(xp.sum(true))
-    off = n * (allowed - slack) + summary.rank * n * DOUBLE * expected + slack
-    if abs(summary.trace_left_out + total - expected) > off:
+    total, expected, left = float(xp.sum(found)), float(xp.sum(true)), summary.trace_left_out
+    if abs(left + total - expected) > n * (allowed - slack) + summary.rank * n * DOUBLE * expected + slack:
         return (
-            f"its factor has the trace {total:.6g} and it states that {summary.trace_left_out:.6g} is left out, but "
-            f"its {name} matrix has the trace {expected:.6g}"
+            f"its factor has the trace {total:.6g} and it states that {left:.6g} is left out, but its {name} matrix "
+            f"has the trace {expected:.6g}"
         )
     if float(found[shortest]) + summary.left_out_norm + allowed < float(true[shortest]):
         return (
@@ -203,7 +180,10 @@ def one_per_party(
         summary = summaries[name]
         if message.summary_id != wire.fingerprint(summary) or not fits(message, summary):
             raise FusionError(f"party {name!r}: its new samples extend another summary than the one that was fused")
-        check_new_samples(message, summary)
+        if isinstance(message, Partials) and summary.kernel.unit_diagonal:
+            least = float(namespace(message.partial.data).min(message.partial.data))
+            if least < 0.0:
+                raise FusionError(f"party {name!r}: it sent the distance {least:.6g}; its message was altered")
     _check_samples(known)
     check_same(known, "number of new samples", lambda m: m.n_samples, "let all of them place the same samples")
     return known
@@ -227,10 +207,7 @@ def check_turned(summaries: Mapping[str, Summary], center: bool, law: str | None
     """Raise unless turned samples are only added up: all of them turned, by the sum law, and not centered again."""
     check_same(summaries, "whether samples are rotated", lambda s: s.turned, "let all parties use one protection")
     if next(iter(summaries.values())).turned and (center or law != "sum"):
-        raise FusionError(
-            "these summaries contain rotated, already centered samples, which can only be added; use law='sum' and "
-            "center=False (--law sum --set center=false)"
-        )
+        raise FusionError("rotated samples are centered and can only be added; use law='sum' and center=False")
 
 
 def by_name(received: Iterable[ReceivedT], what: str, roster: Collection[str] | None = None) -> dict[str, ReceivedT]:
@@ -266,9 +243,4 @@ def check_same(
 
 def _check_samples(received: Mapping[str, Any]) -> None:
     order = "their samples or sample order"
-    check_same(received, order, lambda message: message.sample_digest, SAME_SAMPLES, shown=_first_digits)
-
-
-def _first_digits(fingerprint: object) -> str:
-    """Enough of a fingerprint to compare by eye."""
-    return f"{str(fingerprint)[:8]}..."
+    check_same(received, order, lambda m: m.sample_digest, SAME_SAMPLES, shown=lambda digest: f"{str(digest)[:8]}...")

@@ -8,7 +8,7 @@ Nobody else asks which kernel it is.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -26,15 +26,18 @@ BEYOND = 10.0  # times the longest training sample, for kernels without a unit d
 DOMINANT = 0.9  # share of one column in the mean distance from which the others hardly count
 BALANCED, STATIS = "balanced", "statis"
 LEAST = 1e-9  # weight of a party that agrees with none
+BY_GAMMA = (
+    "under the product law a party's weight is its gamma, which it chooses before it sends its summary; give the "
+    "parties other gammas (--gamma), or use law='sum'"
+)
 Weights = str | Mapping[str, float] | None
 
 
 class Kernel(ABC):
     """A positive semidefinite kernel on a party's own columns.
 
-    To write one of your own, derive a frozen dataclass whose fields are its parameters, give it a `name`, and
-    name the class in the entry point group `dkpca.kernels` of your package; it then travels by that name between
-    parties who installed the package.
+    To write one of your own, for fits in one program, derive a frozen dataclass whose fields are its parameters, and
+    give it a `name`. Between parties bring its matrix as a `Precomputed` kernel.
 
     Examples
     --------
@@ -48,7 +51,6 @@ class Kernel(ABC):
     default_gamma: ClassVar[float | None] = None  # None: 1 / number of columns over all parties
     unit_diagonal: ClassVar[bool] = False  # whether each sample has kernel value 1 with itself
     by_inner_products: ClassVar[bool] = True  # whether inner products of samples, added up over parties, give it
-    driven_by_means: ClassVar[bool] = False  # whether row means of a product say how its columns drive a component
     takes_sparse: ClassVar[bool] = False  # whether a sparse table makes sense, of which most entries are zero
     columns_are: ClassVar[str] = "quantities"  # or "categories", of which only equality counts, or "samples"
     of_counts: ClassVar[bool] = False  # whether no number may be below 0, and differences count by their level
@@ -57,10 +59,9 @@ class Kernel(ABC):
     @classmethod
     def from_settings(cls, *, gamma: float | None, centered: bool) -> Self:
         """Make the kernel from what the parties of a fit agree on."""
-        gamma = cls.default_gamma if gamma is None else gamma
-        if cls.has_width and gamma is None:
-            raise InputError(f"the {cls.name} kernel needs a width; give gamma")
-        return cls(gamma) if cls.has_width else cls()  # type: ignore[call-arg]
+        if not cls.has_width:
+            return cls()
+        return cls(cls.default_gamma if gamma is None else gamma)  # type: ignore[call-arg]
 
     @property
     @abstractmethod
@@ -107,16 +108,14 @@ class Kernel(ABC):
     def relative_error(self, X: Array, origin: Array | None) -> float:
         """Bound on the error of a computed kernel value of two rows of X, as a share of sqrt(k(x, x) k(y, y)).
 
-        `origin` was subtracted from the rows, if it is given, which rounded each number once. This is the bound for
-        kernels made of one inner product; a kernel that amplifies its rounding says so.
+        `origin` was subtracted from the rows, if it is given, which rounded each number once.
         """
+        # This is the bound for kernels made of one inner product; a kernel that amplifies its rounding says so.
         return 2.0 * growth(X.shape[1]) * unit(X)
 
     def error_of_rows(self, X: Array, share: float) -> float:
-        """Bound on the error of a value, as in `relative_error`, where each number of X is off by a share of itself.
-
-        For kernels made of one inner product: twice for the numbers, and as much for the mean of a column.
-        """
+        """Bound on the error of a value, as `relative_error`, where each number of X is off by a share of itself."""
+        # For kernels made of one inner product: twice for the numbers, and as much for the mean of a column.
         return 8.0 * share
 
     def rows(self, X: Factor, positions: Array) -> Array:
@@ -139,16 +138,11 @@ class Kernel(ABC):
 
     def _check_sums(self) -> None:
         if not self.adds_up:
-            raise InputError(
-                f"the {self.name} kernel is not a function of a sum over parties; use projection='extend' and "
-                "protect='none'"
-            )
+            words = "is not a function of a sum over parties; use projection='extend' and protect='none'"
+            raise InputError(f"the {self.name} kernel {words}")
 
     def squared_distances(self, K: Array, floor: float) -> Array:
-        """Squared distances read off kernel values between samples; values below `floor` are noise.
-
-        Those over the columns, if the kernel is a function of them; else those between the samples as it sees them.
-        """
+        """Squared distances read off kernel values, over the columns if it can; those below `floor` are noise."""
         own = namespace(K).linalg.diagonal(K)
         return own[:, None] + own[None, :] - 2.0 * K
 
@@ -164,17 +158,14 @@ class Kernel(ABC):
 
     def alone(self) -> "Kernel":
         """Return the kernel that does not count on the center to finish it: for parties with different kernels."""
-        return self
+        return replace(self, own=True) if self.sends_diagonal else self  # type: ignore[type-var]
 
     def scale_by_column(self, X: Array) -> Array:
         """Part of each column in `scale_statistic`; a kernel of your own with a width should say it."""
         return namespace(X).zeros_like(X[0, :])
 
     def scale_statistic(self, X: Array) -> float:
-        """Mean of what gamma multiplies, over pairs of different samples; it adds up over parties.
-
-        gamma="scale" is 1 / (sum of it over the parties), whatever gamma this kernel has.
-        """
+        """Mean of what gamma multiplies, over pairs of different samples; gamma="scale" is 1 / (sum over parties)."""
         parts = self.scale_by_column(X)
         return float(namespace(parts).sum(parts))
 
@@ -182,8 +173,8 @@ class Kernel(ABC):
         """Column that makes up nearly all of what gamma multiplies, and its share; None: there is none."""
         # A sum over columns of mean distances. Some of the rows are looked at; constant columns do not count.
         rows = at_hand(X[:: max(1, X.shape[0] // JUDGED_ROWS), :])
-        if not self.has_width or self.columns_are != "quantities" or rows.shape[0] < 2:
-            return None
+        if not self.has_width or self.columns_are != "quantities" or self.of_counts or rows.shape[0] < 2:
+            return None  # counts have one unit, and cannot be standardized
         xp = namespace(rows)
         with quiet():
             parts = self.scale_by_column(rows)
@@ -193,7 +184,8 @@ class Kernel(ABC):
 
     def balanced(self, X: Array, share: float) -> Self:
         """Return the kernel whose exponent is the share on average over these rows; itself, if it has none."""
-        return self
+        distance = self.scale_statistic(X) if self.has_width and self.unit_diagonal else 0.0
+        return self.rescaled(share / (distance * self.gamma)) if distance > 0 else self  # type: ignore[attr-defined]
 
     def rescaled(self, factor: float) -> Self:
         """Return the kernel with its gamma multiplied."""
@@ -215,10 +207,13 @@ class Kernel(ABC):
         return {"name": self.name, **asdict(self)}  # type: ignore[call-overload]
 
 
+def _is_positive(number: Any) -> bool:
+    return isinstance(number, Real) and not isinstance(number, bool) and 0.0 < float(number) < math.inf
+
+
 def checked_width(kernel: Any) -> None:
     """Hold gamma to a positive number, the same one whatever kind of number it was."""
-    width = kernel.gamma
-    if isinstance(width, bool) or not isinstance(width, Real) or not 0.0 < float(width) < math.inf:
+    if not _is_positive(kernel.gamma):
         raise InputError(f"gamma is {kernel.gamma!r}; the {kernel.name} kernel needs a positive, finite number")
     object.__setattr__(kernel, "gamma", float(kernel.gamma))
 
@@ -226,19 +221,13 @@ def checked_width(kernel: Any) -> None:
 def adjusted(kernels: Mapping[str, Kernel], **given: Any) -> dict[str, Kernel]:
     """Kernels by party with the parameters that are given, where they have them; one that none has is refused."""
     wanted = {name: value for name, value in given.items() if value is not None}
-    own = {party: {f.name for f in fields(kernel)} for party, kernel in kernels.items()}  # type: ignore[arg-type]
-    strange = sorted(set(wanted) - set().union(*own.values()))
+    used = {party: {k: v for k, v in wanted.items() if hasattr(kernel, k)} for party, kernel in kernels.items()}
+    strange = sorted(set(wanted) - set().union(*used.values()))
     if strange:
         names = ", ".join(sorted({kernel.name for kernel in kernels.values()}))
         whose = f"the {names} kernel" if names else "DKPCA for kernel objects, which bring their own"
         raise InputError(f"{' and '.join(strange)}: not a parameter of {whose}; leave it out")
-    return {
-        party: replace(kernel, **{k: v for k, v in wanted.items() if k in own[party]})  # type: ignore[type-var]
-        for party, kernel in kernels.items()
-    }
-
-
-# Which law combines these kernels, what the result is a kernel of, and how much each party counts.
+    return {party: replace(kernel, **used[party]) for party, kernel in kernels.items()}  # type: ignore[type-var]
 
 
 class Combination(NamedTuple):
@@ -270,7 +259,7 @@ def combination(kernels: Mapping[str, Kernel], law: str | None = None) -> Combin
         if kernel.sends_diagonal:
             raise InputError(
                 f"party {party!r} sent what the {kernel.name} kernel of the joined table needs, but not all parties "
-                "did; let it use the kernel of its own columns (own=True), or all of them the same kernel"
+                "did; use the kernel of its own columns (own=True), or one kernel for all"
             )
     if chosen is joint and len({kernel.name for kernel in kernels.values()}) == 1:
         return Combination(chosen, f"the {first.name} kernel of the joined table, with a width per party")
@@ -281,22 +270,15 @@ def check_weights(weights: Weights, parties: Iterable[str]) -> None:
     """Raise unless these are weights for just these parties."""
     if weights is None or weights in (BALANCED, STATIS):
         return
-    if not isinstance(weights, Mapping) or set(weights) != set(parties):
-        raise InputError(
-            f"weights are {weights!r}; give 'balanced', 'statis', or a number for each of {sorted(parties)}"
-        )
-    for name, weight in weights.items():
-        if isinstance(weight, bool) or not isinstance(weight, Real) or not 0.0 < float(weight) < float("inf"):
-            raise InputError(f"the weight of party {name!r} is {weight!r}; give a positive number")
+    by_party = isinstance(weights, Mapping) and set(weights) == set(parties)
+    if not by_party or not all(map(_is_positive, weights.values())):  # type: ignore[union-attr]
+        raise InputError(f"weights are {weights!r}; give 'balanced', 'statis', or a number > 0 for {sorted(parties)}")
 
 
 def weighed(kernels: Mapping[str, Kernel], weights: Weights, law: Law) -> dict[str, Kernel]:
     """Kernels by party with their weights, where the law has the parties weigh by their widths."""
     if weights == STATIS and not law.scores_add:
-        raise InputError(
-            "weights='statis' follow from the summaries, but under the product law a party's weight is its gamma, "
-            "which it chooses before it sends one; use law='sum'"
-        )
+        raise InputError(BY_GAMMA)
     if not isinstance(weights, Mapping) or not law.multiplies:
         return dict(kernels)
     return {name: kernel.rescaled(weights[name]) for name, kernel in kernels.items()}
@@ -315,10 +297,7 @@ def party_weights(
     if weights is None:
         return dict.fromkeys(factors, 1.0)
     if law.multiplies:
-        raise InputError(
-            "under the product law a party's weight is its gamma, which it chose before it sent its summary; let the "
-            "parties summarize with other gammas (--gamma), or use law='sum'"
-        )
+        raise InputError(BY_GAMMA)
     if not law.scores_add:
         raise InputError("weights need a sum or a product of the parties' kernels, not one that the center finishes")
     # Numbers as given; statis: by agreement; balanced: each centered matrix over its largest eigenvalue, so that no

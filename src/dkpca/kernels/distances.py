@@ -9,13 +9,13 @@ error is a few eps of the distance itself; this costs several times as much. Bot
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
 from dkpca.kernels.base import Kernel, checked_width
-from dkpca.kernels.laws import PRODUCT, Law
+from dkpca.kernels.laws import PRODUCT
 from dkpca.linalg.arrays import (
     SUBTRACTIONS,
     Array,
@@ -41,7 +41,6 @@ HALF_EPS = 2.0**-53
 FEW = 8  # roundings of one term, its product with gamma and the exponential
 MOST_ROWS = 1000  # of which the chi-squared kernel takes its mean distance
 READ = "between samples over this party's columns, by -log(similarity) / gamma, to the accuracy of the factor"
-Term = Callable[[Array, Array], Array]
 
 
 @dataclass(frozen=True)
@@ -52,17 +51,10 @@ class OfDistance(Kernel):
     has_width: ClassVar[bool] = True
     unit_diagonal: ClassVar[bool] = True
     by_inner_products: ClassVar[bool] = False
+    law = PRODUCT
 
     def __post_init__(self) -> None:
         checked_width(self)
-
-    @property
-    def law(self) -> Law:
-        return PRODUCT
-
-    def balanced(self, X: Array, share: float) -> Self:
-        distance = self.scale_statistic(X)
-        return self.rescaled(share / (distance * self.gamma)) if distance > 0 else self
 
     def __call__(self, X: Array, Y: Array) -> Array:
         return exponential_of(self.partial(X, Y), self.gamma)
@@ -107,7 +99,6 @@ class RBF(OfDistance):
     """
 
     name: ClassVar[str] = "rbf"
-    driven_by_means: ClassVar[bool] = True
     by_inner_products: ClassVar[bool] = True
     reveals: ClassVar[str] = (
         f"squared distances {READ}: the columns up to rotation and shift, which anyone who knows a few rows can undo"
@@ -248,11 +239,9 @@ class ChiSquared(OfDistance):
     default_gamma: ClassVar[float | None] = 1.0
     of_counts: ClassVar[bool] = True
 
-    def dominant_column(self, X: Array) -> None:
-        """Counts have one unit, and cannot be standardized."""
-
     def partial(self, X: Array, Y: Array) -> Array:
-        return summed_over_columns(lambda x, y: ratio(x - y, x + y) * (x - y), X, Y)
+        xp = namespace(X, Y)  # zero where both are
+        return summed_over_columns(lambda x, y: xp.where(x + y > 0, (x - y) / or_one(x + y), 0.0) * (x - y), X, Y)
 
     def scale_by_column(self, X: Array) -> Array:
         # No closed form: the mean over all pairs of at most MOST_ROWS evenly spaced rows, column by column.
@@ -275,7 +264,7 @@ def exponential_of(distances: Array, gamma: float) -> Array:
         return exp_in_place(distances)
 
 
-def summed_over_columns(term: Term, X: Array, Y: Array) -> Array:
+def summed_over_columns(term: Callable[[Array, Array], Array], X: Array, Y: Array) -> Array:
     """Matrix of sums over k of term(X[i, k], Y[j, k])."""
     xp = namespace(X, Y)
     # One pass over the n x m result for each column: no array of n x m x columns is ever made.
@@ -283,13 +272,6 @@ def summed_over_columns(term: Term, X: Array, Y: Array) -> Array:
     for k in range(X.shape[1]):
         total += term(X[:, k][:, None], Y[:, k][None, :])
     return total
-
-
-def ratio(above: Array, below: Array) -> Array:
-    """Quotient, and zero where nothing is below."""
-    xp = namespace(above, below)
-    above, below = xp.broadcast_arrays(above, below)
-    return xp.where(below > 0, above, xp.zeros_like(above)) / or_one(below)
 
 
 def exponents(X: Array, Y: Array, gamma: float) -> Array:
@@ -319,8 +301,7 @@ def largest_square(X: Array, origin: Array | None = None) -> float:
             own = part[:] if origin is None else part[:] - origin[None, :]
             return float(xp.max(row_squares(xp.astype(own, xp.float64, copy=False))))
 
-    found = [*over(of, X)]
-    return math.nan if any(map(math.isnan, found)) else max(found)
+    return float(np.max([*over(of, X)]))
 
 
 def relative_error(X: Array, gamma: float, *, moved: bool, origin: Array | None = None) -> float:
@@ -373,15 +354,10 @@ def _by_differences(X: Array, Y: Array, gamma: float) -> Array:
     def of(rows: slice) -> None:
         with quiet():
             # SciPy makes the same sums without a pass over memory for each column.
-            host = isinstance(X, np.ndarray)
-            squares = cdist(X[rows], Y, "sqeuclidean") if host else summed_over_columns(_squared, X[rows, :], Y)
-            out[rows, :] = -weight * squares
+            if isinstance(X, np.ndarray):
+                out[rows, :] = -weight * cdist(X[rows], Y, "sqeuclidean")
+            else:
+                out[rows, :] = -weight * summed_over_columns(lambda x, y: (x - y) ** 2, X[rows, :], Y)
 
     for_each(of, strips(X.shape[0], Y.shape[0], X), X)
     return out
-
-
-def _squared(x: Array, y: Array) -> Array:
-    difference = x - y
-    difference *= difference
-    return difference

@@ -74,8 +74,6 @@ class KernelGram(Gram):
         self.n, self.reference = X.shape[0], reference_of(self.there)
         self.entry_operations = 2.0 * X.shape[1] + FUNCTION
         self._roots = None if counts is None else namespace(counts).sqrt(counts)
-        self._error: float | None = None  # of a value, once it is known: it takes a pass over the rows
-        self._diagonal: Array | None = None
         self._distinct: tuple[Gram, Distinct] | None = None
 
     @property
@@ -87,10 +85,12 @@ class KernelGram(Gram):
         return row_chunks(self.X)
 
     def diagonal(self) -> Array:
-        if self._diagonal is None:
-            own = self.kernel.diagonal(self.X)
-            self._diagonal = own if self.counts is None else own * self.counts
         return self._diagonal
+
+    @cached_property
+    def _diagonal(self) -> Array:
+        own = self.kernel.diagonal(self.X)
+        return own if self.counts is None else own * self.counts
 
     def block(self, rows: Index, columns: Index) -> Array:
         # Entries k(x_i, x_j) for some rows and columns; on the diagonal they are replaced by the kernel's own exact
@@ -122,14 +122,13 @@ class KernelGram(Gram):
     def against(self, columns: Array) -> Made:
         kernel, anchors = self.kernel, self.kernel.anchors(self.there, columns)  # what goes to the rows: no table
         table = as_made(self.there)
-        if self._roots is None:
-            return table.then(lambda start, rows: kernel(rows, anchors), columns.shape[0])
-        roots, own = self._roots, pick(self._roots, columns)
+        roots, own = self._roots, None if self._roots is None else pick(self._roots, columns)
 
-        def weighed(start: int, rows: Array) -> Array:
-            return _weighed(kernel(rows, anchors), roots[start : start + rows.shape[0]], own)
+        def made(start: int, rows: Array) -> Array:
+            K = kernel(rows, anchors)
+            return K if roots is None else _weighed(K, roots[start : start + rows.shape[0]], own)
 
-        return table.then(weighed, columns.shape[0])
+        return table.then(made, columns.shape[0])
 
     def within(self) -> Within:
         if self.kernel.columns_are == "samples" or self.counts is not None:
@@ -150,12 +149,14 @@ class KernelGram(Gram):
     def evaluation_error(self) -> float:
         # An entry is off by at most this share of sqrt(k(x, x) k(y, y)), so the matrix is off by at most this share
         # of its trace in Frobenius norm.
-        if self._error is None:
-            self._error = self.kernel.relative_error(self.X, self.origin)
-            if self.standardized:
-                self._error += self.kernel.error_of_rows(self.X, self.standardized)
-            self._error += 0.0 if self.counts is None else 4.0 * unit(self.X)  # two roots and two products
-        return self._error * self.trace()
+        return self._share * self.trace()
+
+    @cached_property
+    def _share(self) -> float:  # takes a pass over the rows
+        error = self.kernel.relative_error(self.X, self.origin)
+        if self.standardized:
+            error += self.kernel.error_of_rows(self.X, self.standardized)
+        return error + (0.0 if self.counts is None else 4.0 * unit(self.X))  # two roots and two products
 
     @property
     def factor(self) -> Array | None:
@@ -172,7 +173,6 @@ class FusedGram(Gram):
         self.law, self.memory, self.home_parts = law, memory, list(parts)  # `Law.parts`
         self.parts = self.home_parts if place is None else [placed(A, place) for A in parts]
         self.n, self.reference = parts[0].shape[0], reference_of(self.parts[0])
-        self._trace: float | None = None
         lazy = any(isinstance(A, Tall) for A in self.parts)
         self._merged = None if lazy else law.merge(self.parts)
         self.widths = [A.shape[1] for A in self.rows(slice(0, 1))]  # columns of the merged factors
@@ -215,8 +215,7 @@ class FusedGram(Gram):
         return None if multiply is None else RoughGram(self, multiply)
 
     def trace(self) -> float:
-        self._trace = super().trace() if self._trace is None else self._trace
-        return self._trace
+        return self._lengths[2]
 
     def diagonal(self) -> Array:
         return self._lengths[0]
@@ -225,8 +224,8 @@ class FusedGram(Gram):
         return self._lengths[1]
 
     @cached_property
-    def _lengths(self) -> tuple[Array, float]:
-        """Diagonal, and the logarithm of its largest entry."""
+    def _lengths(self) -> tuple[Array, float, float]:
+        """Diagonal, the logarithm of its largest entry, and its sum."""
         # diag(A A') are squared lengths of rows; the law combines them as it does all entries.
         law = self.law
 
@@ -238,7 +237,7 @@ class FusedGram(Gram):
         both = kept(self.table.then(squares, 2), self.reference, self.memory)
         diagonal, logs = both[:, 0], both[:, 1]
         diagonal = diagonal if same_place(both, self.home) else sent_to(diagonal, self.home)
-        return diagonal, float(at_hand(namespace(logs).max(logs)))
+        return diagonal, float(at_hand(namespace(logs).max(logs))), float(namespace(diagonal).sum(diagonal))
 
     def evaluation_error(self) -> float:
         # Inner products of r_j numbers have growth(r_j) roundings each, the law adds two per party, and a power

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -56,14 +56,11 @@ class Linear(OfInnerProducts):
     centered: bool = True
     name: ClassVar[str] = "linear"
     takes_sparse: ClassVar[bool] = True
+    law = SUM
 
     @classmethod
     def from_settings(cls, *, gamma: float | None, centered: bool) -> "Linear":
         return cls(centered=centered)
-
-    @property
-    def law(self) -> Law:
-        return SUM
 
     def __post_init__(self) -> None:
         if not isinstance(self.centered, bool):
@@ -177,9 +174,6 @@ class Polynomial(OfInnerProducts):
     def explicit_features(self, X: Array) -> Array | None:
         return None if self.own else X
 
-    def alone(self) -> "Polynomial":
-        return replace(self, own=True)
-
 
 @dataclass(frozen=True)
 class CosineKernel(OfInnerProducts):
@@ -234,9 +228,6 @@ class CosineKernel(OfInnerProducts):
         spread = float(np.linalg.norm(np.minimum(off, 2.0)) * np.sqrt(len(lengths)))
         return 2.0 * spread / int(np.count_nonzero(lengths))
 
-    def alone(self) -> "CosineKernel":
-        return replace(self, own=True)
-
     def revealed(self, rank: int, n_features: int) -> str:
         if self.own:
             return "the angle between any two samples over this party's columns, to the accuracy of the factor"
@@ -244,12 +235,9 @@ class CosineKernel(OfInnerProducts):
 
 
 def _mean_error(X: Array) -> float:
-    """What a mean that is itself rounded adds to inner products, as a share of their trace.
-
-    The mean that is left in the columns tells how far the one subtracted was from the true one.
-    """
+    """What a mean that is itself rounded adds to inner products, as a share of their trace."""
     xp = namespace(X)
-    # What is left of the mean, m, enters x'y as m'x + m'y + m'm; over the trace that is 2 s + s^2 for
+    # What is left of the mean in the columns, m, enters x'y as m'x + m'y + m'm; over the trace that is 2 s + s^2 for
     # s = sqrt(n) |m| / |X|, by Cauchy and Schwarz. The mean of the columns is itself rounded.
     left = xp.abs(xp.mean(X, axis=0)) + 2.0 * growth(X.shape[0]) * unit(X) * xp.mean(xp.abs(X), axis=0)
     size = float(xp.max(xp.abs(X)))

@@ -234,10 +234,7 @@ def set_rows(
 
 
 def solve_lower(L: Array, rows: Array) -> Array:
-    """Return rows @ inv(L)' for a lower triangular L on the host or where the rows are; it may write over the rows.
-
-    By substitution, which is stable whatever the condition of L.
-    """
+    """Return rows @ inv(L)' for a lower triangular L, by substitution; it may write over the rows."""
     if isinstance(rows, np.ndarray):
         (trsm,) = get_blas_funcs(("trsm",), (rows,))
         return trsm(1.0, L.astype(rows.dtype, copy=False).T, rows.T, trans_a=1, overwrite_b=1).T

@@ -25,7 +25,6 @@ RESIDUAL_SHARE = 1.2  # above 2 / sqrt(3)
 NEARBY = 5  # pairs behind the leading ones that a solver returns beside them
 WELL_CONDITIONED = 1e-4  # smallest eigenvalue of the cross product of columns of length one
 EVEN = 64.0  # epsilons by which the lengths of eigenvectors may differ from one
-TINY = 1e-30  # keeps 0 / 0 out, in float32 too
 
 
 @dataclass(frozen=True)
@@ -135,11 +134,7 @@ class Eigenpairs:
 
 
 def rounding_of(n: int, values: Array) -> float:
-    """Eigenvalues of an n x n matrix below this are most likely noise, and not worth sending.
-
-    Entries that are wrong by a share eps move a matrix of positive entries by eps lambda_1; errors of sums of n terms
-    grow like sqrt(n). No bound: that one is in `residual_norm`, and would declare most of a large spectrum noise.
-    """
+    """Size below which eigenvalues of an n x n matrix are most likely noise: no bound, that is `residual_norm`."""
     return float(n**0.5 * eps(values) * abs(values[0]))
 
 
@@ -228,16 +223,12 @@ class Ritz:
         rest = (self.values + self.sizes())[k:]
         return max(0.0, float(xp.max(rest))) if rest.shape[0] else 0.0
 
-    def total(self, k: int) -> float:
-        """Sum of the first k values: no eigenvalue left out exceeds what the trace has beyond it."""
-        return float(namespace(self.values).sum(self.values[:k]))
-
     def worst(self, k: int) -> float:
         """Largest residual of the first k pairs, each relative to its own eigenvalue."""
         xp = namespace(self.values)
-        sizes = self.sizes()[:k]
-        floor = self.noise()
-        return float(xp.max(xp.clip(sizes - floor, 0.0, None) / xp.clip(self.values[:k], floor + TINY, None)))
+        floor, least = self.noise(), float(xp.finfo(self.values.dtype).smallest_normal)  # which keeps 0 / 0 out
+        sizes = xp.clip(self.sizes()[:k] - floor, 0.0, None)
+        return float(xp.max(sizes / xp.clip(self.values[:k], floor + least, None)))
 
     def noise(self) -> float:
         """An eigenvalue or a residual of this size is rounding."""
@@ -255,10 +246,7 @@ def ritz(basis: Array, images: Array, floor: float = 0.0) -> Ritz:
 
 
 def outside(basis: Array, block: Array) -> Array:
-    """Orthonormal columns outside a basis: the block's, and random ones in place of those that vanish there.
-
-    Three times: the first rounds what it takes away, and what had vanished is only rounding until it is made anew.
-    """
+    """Orthonormal columns outside a basis: the block's, and random ones in place of those that vanish there."""
     # B - Q Q'B, then orthonormal columns: Gram and Schmidt for a whole block.
     for _ in range(3):
         block = orthonormal(block - times(basis, cross(basis, block)))
@@ -296,11 +284,7 @@ def beside(left: Array, right: Array) -> Array:
 
 
 def orthonormalize(vectors: Array, square: Array, values: np.ndarray[Any, Any]) -> tuple[Array, float]:
-    """Return columns orthonormal to the last digit, directions kept, and how far that moves the matrix they span.
-
-    The symmetric way, V (V'V)^(-1/2): twice is enough. Zero columns are filled in. Written over the vectors, where
-    these can be written to.
-    """
+    """Return columns V (V'V)^(-1/2), maybe written over V, and how far that moves the matrix they span."""
     # V = W root with W orthonormal and root = (V'V)^(1/2): the matrix spanned moves by |root Lambda root - Lambda|.
     moved = 0.0
     Lambda = np.diag(np.append(values, np.zeros(vectors.shape[1] - len(values))))

@@ -3,29 +3,24 @@
 Landmarks are chosen by randomly pivoted Cholesky, among a sample of the rows where there are many. With C the columns
 at the landmarks and L L' their block of the matrix, F = C inv(L)' has F F' below the matrix, and the leading
 eigenpairs of F F' are those of the small F'F. The first pass adds up C'C or F'F, the second makes the eigenvectors.
-Of many rows, C or F is made in both passes.
 
-Chen, Epperly, Tropp, Webber (2022), *Randomly pivoted Cholesky*; Epperly, Tropp, Webber (2024), *Embrace
-rejection*, for the block form: proposals are drawn in bulk and thinned so that the pivots are distributed as if
-they had been drawn one by one.
+Chen, Epperly, Tropp, Webber (2022), *Randomly pivoted Cholesky*; and (2024) *Embrace rejection*, for the block form.
 """
 
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from dkpca.errors import InputError
 from dkpca.linalg.arrays import (
     Array,
-    MemoryLimit,
     device,
     eps,
     growth,
-    is_dask_array,
     like,
     namespace,
     on_gpu,
@@ -49,11 +44,9 @@ from dkpca.linalg.landmark_block import (
     FeatureSpectrum,
     LandmarkBlock,
     ResidualBound,
-    Rounding,
     residual_bound,
     rounding_in_blocks,
 )
-from dkpca.linalg.on_dask import memory_of_a_worker, on_one_worker
 from dkpca.linalg.rows import (
     Made,
     RowGroup,
@@ -102,17 +95,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Landmark:
-    """Leading eigenpairs of the best approximation through a few landmark samples; never more than the matrix.
-
-    Parameters
-    ----------
-    n_landmarks : int, optional
-        How many samples to pick; four for each eigenpair, at least 100, if not given.
-    random_state : int
-        Seed of the draws.
-    bounded : bool
-        Whether what is missed is bounded by more than its trace.
-    """
+    """Leading eigenpairs of the best approximation through a few landmark samples; never more than the matrix."""
 
     n_landmarks: int | None = None
     random_state: int = 0
@@ -124,9 +107,6 @@ class Landmark:
 
     def __call__(self, gram: Gram, k: int) -> Eigenpairs:
         wanted = default_landmarks(k) if self.n_landmarks is None else self.n_landmarks
-        if _fits_one_worker(gram, min(max(wanted, k), gram.n)):
-            found: Eigenpairs = on_one_worker(lambda: self(gram, k), gram.n, gram.chunks or ())
-            return found
         base, Q, centered = (gram.base, gram.Q, gram.mean) if isinstance(gram, Centered) else (gram, None, False)
         with threads_of_our_own():
             chosen = self._choose(base, min(max(wanted, k), gram.n))
@@ -158,50 +138,39 @@ class Landmark:
 
     def _sampled(self, gram: Gram, most: int) -> tuple[Array, Array, LandmarkBlock, float]:
         """Features of all rows, or of a sample of many; landmarks; their block; and the trace missed there."""
-        sample, trace = _sample(most), gram.trace()
+        sample, trace, positions = max(SAMPLE, SAMPLE_SHARE * most), gram.trace(), None
         sample = sample if gram.chunks is None else min(sample, (gram.n - 1) // 2)  # not all rows in one place
-        if gram.n <= 2 * sample or not trace > 0.0:
-            F, pivots, missed = self.factorize(gram, most if trace > 0.0 else 1)
-            return F, pivots, LandmarkBlock(to_numpy(pick(F, pivots)), gram), missed
-        positions = draw_rows(gram, sample, self.random_state)
-        F, pivots, missed = self.factorize(gram.among(positions), min(most, positions.shape[0]))
-        return F, pick(positions, pivots), LandmarkBlock(to_numpy(pick(F, pivots)), gram), missed
+        if gram.n > 2 * sample and trace > 0.0:
+            positions = draw_rows(gram, sample, self.random_state)
+        among = gram if positions is None else gram.among(positions)
+        F, pivots, missed = self.factorize(among, min(most, among.n) if trace > 0.0 else 1)
+        block = LandmarkBlock(to_numpy(pick(F, pivots)), gram)
+        return F, pivots if positions is None else pick(positions, pivots), block, missed
 
     def _choose(self, gram: Gram, most: int) -> Chosen:
         F, pivots, block, missed = self._sampled(gram, most)
         if F.shape[0] == gram.n:
-            xp = namespace(F)
-            at_hand = Made((F,), lambda start, rows: xp.asarray(rows, copy=True), F.shape[1])
-            return Chosen(pivots, block, at_hand, True, xp.mean(F, axis=0), gram.n)
-        substituted, start = features_to_add_up(F, block, gram.n, missed)
-        columns = gram.against(pivots)
-        columns = columns.then(substitution(block, pivots)) if substituted else columns
-        return Chosen(pivots, block, columns, substituted, start, F.shape[0])
+            at_hand = Made((F,), lambda start, rows: rows, F.shape[1])
+            return Chosen(pivots, block, at_hand, True, namespace(F).mean(F, axis=0), gram.n)
+        # Rounding of C'C grows by |inv(L)|^2: is it next to nothing beside the trace, or beside what is missed?
+        L, as_large, columns = like(block.L, F), gram.n / F.shape[0], gram.against(pivots)
+        some = F[::8, :] @ L.T  # columns of the matrix at a few rows, to know how long they are
+        length = (8.0 * as_large * float(namespace(F).sum(some * some))) ** 0.5
+        allowed = max(ENOUGH * block.trace, BESIDE_MISSED * as_large * missed)
+        mean = namespace(F).mean(F, axis=0)
+        if block.error_by_columns(gram.n, length) > allowed:
+            return Chosen(pivots, block, columns.then(substitution(block, pivots)), True, mean, F.shape[0])
+        return Chosen(pivots, block, columns, False, L @ mean, F.shape[0])
 
 
 def part_below(gram: Gram, n_landmarks: int) -> tuple[Array, float]:
     """Return F and a number e with F F' <= gram + e I (in the order of symmetric matrices), through landmarks."""
-    if _fits_one_worker(gram, min(n_landmarks, gram.n)):
-        found: tuple[Array, float] = on_one_worker(lambda: part_below(gram, n_landmarks), gram.n, gram.chunks or ())
-        return found
     F, pivots, block, _ = Landmark()._sampled(gram, min(n_landmarks, gram.n))
     if F.shape[0] < gram.n:
         F = kept(gram.against(pivots).then(substitution(block, pivots)), F, gram.memory)
     square = to_numpy(moments(F, like(np.zeros(F.shape[1]), F), centered=False).square).astype(float)
     sound, beside = block.sound(square)
     return F[:, :sound], beside
-
-
-def _fits_one_worker(gram: Gram, landmarks: int) -> bool:
-    """Whether landmarks are chosen among all rows, and one worker of a cluster has room for their features."""
-    if gram.chunks is None or gram.n > 2 * _sample(landmarks):
-        return False
-    return 16.0 * gram.n * (3.0 * landmarks + gram.entry_operations) <= memory_of_a_worker()
-
-
-def _sample(landmarks: int) -> int:
-    """Rows to choose so many landmarks among."""
-    return max(SAMPLE, SAMPLE_SHARE * landmarks)
 
 
 def default_landmarks(k: int) -> int:
@@ -237,12 +206,11 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, Q: Array | Non
     left = unexplained + found.beside + rounded + block.m**0.5 * found.moved
     in_products, rough = rounding_in_blocks(block.m, block.trace, next_value, unit(start))
     in_entries = in_products + gram.evaluation_error() + found.beside
-    in_blocks = (
-        bounded and _affordable(n, block.m, start) and left > WORTH_BLOCKS * next_value and unexplained > in_entries
-    )
+    affordable = on_gpu(start) or n * max(block.m, AS_LANDMARKS) <= MOST_NUMBERS
+    in_blocks = bounded and affordable and left > WORTH_BLOCKS * next_value and unexplained > in_entries
     # 4) A second pass makes the eigenvectors, which are then orthonormal to the last digit and have their signs.
     share = in_products / block.trace if block.trace > 0 else 0.0
-    rounding = Rounding(rough, share, gram.evaluation_error() + found.beside) if in_blocks else None
+    rounding = (rough, share, gram.evaluation_error() + found.beside) if in_blocks else None
     vectors, nearby, square, missed = _lifted(gram, scaled, near, chosen, found, rounding)
     if Q is not None:
         vectors, nearby = off(Q, vectors), off(Q, nearby) if nearby.shape[1] else nearby
@@ -257,13 +225,14 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, Q: Array | Non
     weights = block.solve_transposed(to_numpy(U))
     made = block.product_error(found, weights, n, k, substituted=chosen.substituted)
     slopes = None if found.shown is None else -(like(found.shown.T, home) @ U)
+    among = "" if chosen.among == n else f", chosen among {chosen.among}"
     pairs = Eigenpairs(
         values,
         vectors,
         next_value,
         found.centered_trace + left,
         Extension(like(weights, home), -(like(found.factor_mean, home) @ U), sent_to(chosen.pivots, home), slopes),
-        solver=_words(chosen, n, gram.memory),
+        solver=f"landmark: {block.m} of {n} samples{among}{'' if gram.memory is None else gram.memory.words()}",
         missed_trace=left,
         missed_norm=left if missed is None else min(missed.norm + in_entries, left),
         missed_within=None if within is None else within * np.outer(flips, flips),
@@ -273,16 +242,6 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, Q: Array | Non
         taken_trace=0.0 if found.shown is None else float(np.sum(found.shown**2)),
     )
     return pairs.with_residual(found.moved + made + turned)
-
-
-def _affordable(n: int, landmarks: int, reference: Array) -> bool:
-    """Whether blocks on the diagonal of what so many landmarks miss are worth their time."""
-    return on_gpu(reference) or n * max(landmarks, AS_LANDMARKS) <= MOST_NUMBERS
-
-
-def _words(chosen: Chosen, n: int, memory: MemoryLimit | None) -> str:
-    among = "" if chosen.among == n else f", chosen among {chosen.among}"
-    return f"landmark: {chosen.block.m} of {n} samples{among}{'' if memory is None else memory.words()}"
 
 
 def _turned(within: np.ndarray[Any, Any], square: Array) -> np.ndarray[Any, Any] | None:
@@ -300,12 +259,9 @@ def _lifted(
     behind: Array,
     chosen: Chosen,
     found: FeatureSpectrum,
-    rounding: Rounding | None,
+    rounding: tuple[bool, float, float] | None,
 ) -> tuple[Array, Array, Array, ResidualBound | None]:
-    """Products V of the centered factor with leading columns, and with those behind; V'V; a bound on what is left.
-
-    Without `rounding` there is no such bound, and the trace of what is left serves instead.
-    """
+    """Products V of the centered factor with leading columns, and with those behind; V'V; a bound on what is left."""
     xp, k = namespace(leading), leading.shape[1]
     weights = xp.concat([leading, behind], axis=1)
     if not chosen.substituted:
@@ -316,7 +272,7 @@ def _lifted(
 
     def left(part: RowGroup, rows: slice, Z: Array, V: Array) -> ResidualBound:
         F = Z if substituted else solved(part.start + rows.start, Z)
-        return residual_bound(blocks(part.start, part.stored), rows, F, V[:, :k], cast(Rounding, rounding))
+        return residual_bound(blocks(part.start, part.stored), rows, F, V[:, :k], rounding or (False, 0.0, 0.0))
 
     shift = like(found.mean, weights) @ weights
     (vectors, nearby), square, parts = products(
@@ -344,31 +300,12 @@ def _first(k: int, values: Array, U: Array) -> tuple[Array, Array]:
 # Features: rows of F = C inv(L)'
 
 
-def features_to_add_up(F: Array, block: LandmarkBlock, n: int, missed: float) -> tuple[bool, Array]:
-    """Whether rows have to be substituted before they are added up, and what is near the mean of what is added up.
-
-    F are the features of a sample of n rows, and `missed` the trace that they miss there.
-    """
-    # Rounding of C'C grows by |inv(L)|^2: is that still next to nothing beside the trace, or beside what is missed?
-    xp, as_large = namespace(F), n / F.shape[0]
-    mean = xp.mean(F, axis=0)
-    some = F[::8, :] @ like(block.L, F).T  # columns of the matrix at a few rows, to know how long they are
-    length = (8.0 * as_large * float(xp.sum(some * some))) ** 0.5
-    allowed = max(ENOUGH * block.trace, BESIDE_MISSED * as_large * missed)
-    if block.error_by_columns(n, length) > allowed:
-        return True, mean
-    return False, like(block.L, F) @ mean
-
-
 def substitution(block: LandmarkBlock, pivots: Array) -> Callable[[int, Array], Array]:
-    """Return a function that computes rows of F from rows of C, given the number of the first.
-
-    Those of the landmarks are triangular to the last digit.
-    """
-    own = to_numpy(pivots)
+    """Return what makes rows of F of rows of C, given the number of the first; the landmarks' own are exact."""
+    own, L = to_numpy(pivots), like(block.L, block.reference)
 
     def solved(start: int, C: Array) -> Array:
-        F = block.solve(C)
+        F = solve_lower(L, C)
         places = own - start
         here = np.flatnonzero((places >= 0) & (places < F.shape[0]))
         return set_rows(F, places[here], block.L[here]) if len(here) else F
@@ -380,38 +317,26 @@ def substitution(block: LandmarkBlock, pivots: Array) -> Callable[[int, Array], 
 
 
 def draw_rows(gram: Gram, size: int, random_state: int) -> Array:
-    """Positions of about so many rows, in order: one from each of as many shares of the diagonal.
+    """Positions of about so many rows: one for each share of the diagonal, so that none of a larger one is missed."""
 
-    A row with more than one share is in for certain, so that the few that matter are not left to chance.
-    """
+    # Sums of all groups of rows come here; each group then finds the draws that fall between its edges.
+    def summed(part: RowGroup) -> np.ndarray[Any, Any]:
+        return np.cumsum(to_numpy(part[:]), dtype=float)
+
     diagonal = gram.diagonal()
+    totals = dict(over(lambda first, part: (first, float(summed(part)[-1])), diagonal))
+    ends = dict(zip(totals, np.cumsum([*totals.values()]).tolist(), strict=True))
     shares = np.arange(size) + np.random.default_rng(random_state).random(size)
-    if is_dask_array(diagonal):
-        positions = _drawn_on_workers(diagonal, shares)
-    else:
-        xp = namespace(diagonal)
-        edges = xp.cumulative_sum(xp.astype(diagonal, xp.float64))
-        positions = to_numpy(xp.searchsorted(edges, like(shares * (float(edges[-1]) / size), edges), side="right"))
-    positions = np.minimum(positions, gram.n - 1).astype(np.int64)
-    return sent_to(positions[np.append(True, np.diff(positions) > 0)], gram.reference)
-
-
-def _drawn_on_workers(diagonal: Array, shares: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Positions at which the sum of the diagonal passes shares of its total; each group of rows finds its own."""
-    # Sums of all groups come here; each group then finds the draws that fall between its edges.
-    totals = list(over(lambda first, part: float(part[:].sum()), diagonal))
-    ends = dict(zip(over(lambda first, part: first, diagonal), np.cumsum(totals).tolist(), strict=True))
-    draws = shares * (sum(totals) / len(shares))
+    draws = shares * (max(ends.values()) / size)
 
     def of(first: int, part: RowGroup) -> np.ndarray[Any, Any]:
-        edges: np.ndarray[Any, Any] = np.cumsum(part[:])
-        before = ends[first] - float(part[:].sum())
+        before = ends[first] - totals[first]
         own = draws[(draws >= before) & (draws < ends[first])] - before
-        found: np.ndarray[Any, Any] = np.minimum(np.searchsorted(edges, own, side="right"), len(edges) - 1)
-        return first + found
+        found = np.searchsorted(summed(part), own, side="right")
+        return np.asarray(first + np.minimum(found, len(part) - 1))
 
-    found: np.ndarray[Any, Any] = np.concatenate(list(over(of, diagonal)))
-    return found
+    positions = np.concatenate(list(over(of, diagonal)))
+    return sent_to(positions[np.append(True, np.diff(positions) > 0)], gram.reference)
 
 
 def _propose(
@@ -425,33 +350,17 @@ def _propose(
     proposed = xp.clip(xp.searchsorted(edges, draws, side="right"), 0, gram.n - 1)
     rows = xp.take(F, proposed, axis=0)[:, :done]  # in this order: taking from a slice would copy the slice
     residual = to_numpy(gram.block(proposed, proposed) - rows @ rows.T).astype(float)
-    names = to_numpy(proposed)
-    accepted, L = _thin(residual, to_numpy(xp.take(left, proposed)).astype(float), names, rng, floor)
-    return names[accepted], L
-
-
-def _thin(
-    residual: np.ndarray[Any, Any],
-    promised: np.ndarray[Any, Any],
-    names: np.ndarray[Any, Any],
-    rng: np.random.Generator,
-    floor: float,
-) -> tuple[list[int], np.ndarray[Any, Any]]:
-    """Accept each proposal with the share of its diagonal that the ones accepted before it have not explained.
-
-    What is not above the floor, or proposed twice, is rounding and no landmark.
-    """
-    # Cholesky factorization of the proposals' own block, one column for each that is accepted.
-    n = residual.shape[0]
-    L = np.zeros((n, n))
-    accepted: list[int] = []
-    for j, u in enumerate(rng.random(n)):
-        done = len(accepted)
-        remaining = residual[j, j] - L[j, :done] @ L[j, :done]
+    # Accept each with the share of its diagonal that those before it left, if that is more than rounding: one column
+    # of their Cholesky factor for each.
+    names, promised = to_numpy(proposed), to_numpy(xp.take(left, proposed)).astype(float)
+    L, accepted = np.zeros_like(residual), list[int]()
+    for j, u in enumerate(rng.random(len(names))):
+        count = len(accepted)
+        remaining = residual[j, j] - L[j, :count] @ L[j, :count]
         if max(u * promised[j], floor) < remaining and names[j] not in names[accepted]:
-            L[j:, done] = (residual[j:, j] - L[j:, :done] @ L[j, :done]) / np.sqrt(remaining)
+            L[j:, count] = (residual[j:, j] - L[j:, :count] @ L[j, :count]) / np.sqrt(remaining)
             accepted.append(j)
-    return accepted, L[np.ix_(accepted, range(len(accepted)))]
+    return names[accepted], L[np.ix_(accepted, range(len(accepted)))]
 
 
 def _append(gram: Gram, F: Array, done: int, chosen: Array, L: np.ndarray[Any, Any], left: Array) -> None:
@@ -478,6 +387,4 @@ def _check_diagonal(left: Array, scale: float) -> None:
     """A positive semidefinite matrix never has less than nothing left."""
     lowest = float(namespace(left).min(left))
     if lowest < -(eps(left) ** 0.5) * scale:
-        raise InputError(
-            f"the matrix is not positive semidefinite: {lowest:.3g} is left on its diagonal; check the kernel"
-        )
+        raise InputError(f"the matrix is not positive semidefinite: its diagonal has {lowest:.3g}; check the kernel")

@@ -21,22 +21,19 @@ from dkpca.linalg.arrays import (
     growth,
     like,
     namespace,
-    on_gpu,
-    solve_lower,
+    or_one,
     solver_error,
     to_numpy,
     unit,
 )
 from dkpca.linalg.gram import Gram
-from dkpca.linalg.rows import Moments, additions, groups
+from dkpca.linalg.rows import SQUARED_SHARE, Moments, groups, strips
 
 Matrix = np.ndarray[Any, Any]
 SIZES = 10.0 ** -np.arange(2.0, 16.0, 2.0)  # shares of the most that a landmark adds: it must add so much
 BESIDE = 1e-3  # rounding through the corner, as a share of what the landmarks miss, not worth fewer of them ...
 NEXT_TO_NOTHING = 1e-9  # ... and as a share of the trace
-LEAST_ROWS_GPU = 2048  # of a block
-STACK_GPU = 3  # blocks at a time there: enough to fill it, and little of its memory
-SMALL = 128  # rows of a block on a CPU
+SMALL = 128  # rows of a block
 FEW = 2 * SMALL  # rows for which float32 is precise enough: n^2 / 2 roundings at worst are within ...
 WIDER = 1.003  # ... what a bound on a norm is widened by
 SINGLE = 2.0**-24  # largest relative error of a rounding in float32
@@ -71,68 +68,52 @@ class ResidualBound:
         return self.roots * self.images
 
 
-@dataclass(frozen=True)
-class Rounding:
-    """What rounding does to the eigenvalues of blocks of K - F F'."""
-
-    rough: bool  # whether differences are taken in float32
-    share: float  # of the trace of a block of K
-    slack: float  # beside that
-
-
 def residual_bound(
-    within: Callable[[Sequence[slice]], Array], rows: slice, F: Array, V: Array, rounding: Rounding
+    within: Callable[[Sequence[slice]], Array], rows: slice, F: Array, V: Array, rounding: tuple[bool, float, float]
 ) -> ResidualBound:
-    """Bound K - F F' for some of the rows, of which F and V are at hand; `within` makes diagonal blocks of K.
+    """Bound K - F F' for some rows by diagonal blocks; its norm lacks the rounding, which the caller adds.
 
-    What is above V'RV includes the rounding; the caller adds it to the norm.
+    Of the rounding: whether differences are taken in float32, its share of the trace of a block, and what is beside.
     """
+    rough, share, slack = rounding
     # Rows of a block are far apart: neighbors are often alike, and alike is large.
-    there = on_gpu(F)
-    F, V = (F, V) if there else (to_numpy(F), to_numpy(V))
     height, xp = F.shape[0], namespace(F)
-    blocks = max(1, height // (LEAST_ROWS_GPU if there else SMALL))
+    blocks = max(1, height // SMALL)
     parts = [slice(number, height, blocks) for number in range(blocks)]
-    few = range(0, blocks, STACK_GPU) if there else ()
-    cuts = sorted({0, height % blocks, blocks, *few})  # the first of them may have a row more
+    cuts = sorted({0, height % blocks, blocks})  # the first of them may have a row more
     seen: list[tuple[Array, Array, Array, Array]] = []
     for some in (parts[start:stop] for start, stop in pairwise(cuts)):
         K = within([slice(rows.start + own.start, rows.stop, blocks) for own in some])
-        K = K if there else to_numpy(K)
         traces = xp.sum(xp.linalg.diagonal(K), axis=1)
-        P = _left(K, [F[own, :] for own in some], rough=rounding.rough)
-        # V_b'R_b V_b and V_b'V_b, then the norms, which overwrite the blocks.
+        P, own_F = K, xp.stack([F[own, :] for own in some])
+        if rough:
+            P, own_F = xp.astype(K, xp.float32), xp.astype(own_F, xp.float32)
+        P = P - own_F @ xp.matrix_transpose(own_F)
+        # V_b'R_b V_b and V_b'V_b, beside the norms.
         own_V = xp.stack([V[own, :] for own in some])
         images = xp.matrix_transpose(own_V) @ (xp.astype(P, own_V.dtype) @ own_V)
-        lengths = xp.matrix_transpose(own_V) @ own_V
-        seen.append((traces, images, lengths, xp.linalg.vector_norm(P, axis=(1, 2)) if there else _norms(P)))
-        del K, P  # before the next ones are made
+        left = xp.sum(xp.clip(xp.linalg.diagonal(P), 0.0, None), axis=1, dtype=xp.float64)
+        seen.append((traces, images, xp.matrix_transpose(own_V) @ own_V, xp.minimum(_norms(P), left)))
     # What rounding may hide is added to V_b'R_b V_b; c_b is the root of its trace. A GPU is waited for only here.
     all_traces, all_images, all_lengths, norms = (
         to_numpy(xp.concat(own)).astype(float) for own in zip(*seen, strict=True)
     )
-    above = all_images + (4.0 * rounding.share * all_traces + rounding.slack)[:, None, None] * all_lengths
+    above = all_images + (4.0 * share * all_traces + slack)[:, None, None] * all_lengths
     c = np.sqrt(np.clip(np.einsum("bii->b", above), 0.0, None))
     scaled = np.einsum("bij,b->ij", above, np.divide(1.0, c, out=np.zeros_like(c), where=c > 0))
     return ResidualBound(float(norms.sum()), float(c.sum()), scaled)
 
 
-def _left(K: Array, parts: Sequence[Array], *, rough: bool) -> Array:
-    """K - F F' in a stack, in float32 if roughly."""
-    xp = namespace(K)
-    F = xp.stack(list(parts))
-    if isinstance(F, np.ndarray) and rough:
-        F, K = F.astype(np.float32), K.astype(np.float32)
-    product = F @ xp.matrix_transpose(F)
-    return K.sub_(product) if on_gpu(K) else K - product  # in place there: memory is short, and all is one dtype
-
-
-def _norms(P: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Bounds on the largest eigenvalues of the matrices of a stack; writes over it."""
-    # |P| <= |P^4|_F^(1/4), at most n^(1/8) too much; and at most the trace.
-    traces = np.clip(np.einsum("bii->bi", P), 0.0, None).sum(axis=1, dtype=float)
-    sizes = _made_even(P)
-    return np.asarray(np.minimum(WIDER * sizes * _fourth_roots(P), traces))
+def _norms(P: Array) -> Array:
+    """Bounds on the largest eigenvalues of the symmetric matrices of a stack: at most n^(1/8) too much."""
+    # |P| <= |P^4|_F^(1/4), of matrices divided by their largest entries.
+    xp = namespace(P)
+    sizes = xp.max(xp.reshape(xp.abs(P), (P.shape[0], -1)), axis=1)
+    even = xp.astype(P / or_one(sizes)[:, None, None], xp.float32 if P.shape[1] <= FEW else xp.float64, copy=False)
+    second = even @ even
+    flat = xp.reshape(second @ second, (P.shape[0], 1, -1))
+    roots = xp.sqrt(xp.astype((flat @ xp.matrix_transpose(flat))[:, 0, 0], xp.float64)) ** 0.25
+    return WIDER * xp.astype(sizes, xp.float64) * roots
 
 
 def rounding_in_blocks(m: int, trace: float, next_value: float, own: float) -> tuple[float, bool]:
@@ -140,28 +121,6 @@ def rounding_in_blocks(m: int, trace: float, next_value: float, own: float) -> t
     in_single = growth(m) * SINGLE * trace
     rough = in_single <= ROUGH * next_value
     return (in_single if rough else growth(m) * own * trace), rough
-
-
-def norm_at_most(S: np.ndarray[Any, Any]) -> float:
-    """Bound on the largest eigenvalue of a symmetric matrix: at most n^(1/8) times too large, a tenth of the time."""
-    stack = S[None].copy()
-    return float((WIDER * _made_even(stack) * _fourth_roots(stack))[0])
-
-
-def _made_even(stack: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Divide each matrix of a stack by its largest entry, in place, and return these."""
-    flat = stack.reshape(len(stack), -1)
-    sizes = np.maximum(flat.max(axis=1), -flat.min(axis=1))
-    flat /= np.where(sizes > 0.0, sizes, 1.0)[:, None]
-    return np.asarray(sizes, dtype=float)
-
-
-def _fourth_roots(stack: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """|S^4|^(1/4) for each symmetric S of a stack with entries up to one."""
-    even = stack.astype(np.float32 if stack.shape[1] <= FEW else float, copy=False)
-    second = even @ even
-    flat = (second @ second).reshape(len(stack), 1, -1)
-    return np.asarray(np.sqrt((flat @ flat.transpose(0, 2, 1))[:, 0, 0], dtype=float) ** 0.25)
 
 
 # The corner itself.
@@ -195,15 +154,6 @@ class LandmarkBlock:
         self.chosen = float(np.sum(self.L**2))  # trace of the corner
         self.groups = sum(len(groups(size, self.reference)) for size in gram.chunks or (gram.n,))
 
-    def solve(self, rows: Array) -> Array:
-        """Return rows @ inv(L)', maybe written over the rows."""
-        return solve_lower(self.L if isinstance(rows, np.ndarray) else self.placed, rows)
-
-    @cached_property
-    def placed(self) -> Array:
-        """L where the matrix is evaluated: sent there once."""
-        return like(self.L, self.reference)
-
     @cached_property
     def inverse_norm(self) -> float:
         """Bound on the spectral norm of inv(L)."""
@@ -219,24 +169,20 @@ class LandmarkBlock:
         return solved
 
     def additions(self, n: int) -> float:
-        """Most roundings that a term of a sum over all rows meets."""
-        return additions(n, self.m, self.reference, self.groups)
+        """Most roundings that a term of a sum over all rows meets: in its strip, its group, and among the groups."""
+        within = strips(groups(n, self.reference)[0].stop, self.m, self.reference, SQUARED_SHARE)
+        return min(growth(n), growth(within[0].stop) + len(within) + self.groups)
 
     def head(self, m: int) -> "LandmarkBlock":
         """Corner of the first landmarks."""
         same: LandmarkBlock = copy(self)
         same.L, same.m = self.L[:m, :m], m
         same.chosen = float(np.sum(same.L**2))
-        for kept_of_all in ("inverse_norm", "placed"):
-            vars(same).pop(kept_of_all, None)
+        vars(same).pop("inverse_norm", None)
         return same
 
     def sound(self, square: Matrix) -> tuple[int, float]:
-        """How many landmarks to keep, given F'F, so that the bound on the rest is least; and what is `beside` them.
-
-        One that adds next to nothing at the landmarks' own rows can add more at others, through a division by nearly
-        zero: its rounding is then more than what it explains.
-        """
+        """How many landmarks to keep, given F'F, so that the bound on the rest is least; what is `beside` them."""
 
         def rest(m: int) -> tuple[float, float]:
             return max(0.0, self.trace - float(np.trace(square[:m, :m]))), self.head(m).beside(square[:m, :m])
@@ -259,10 +205,7 @@ class LandmarkBlock:
     def spectrum(
         self, sums: Moments, start: Matrix | None, n: int, *, substituted: bool, shown: Matrix | None = None
     ) -> FeatureSpectrum:
-        """Eigenpairs of F'F from sums over all rows of F, or of C; centered, if they were measured from a start.
-
-        `shown` are products of these rows with orthonormal columns Q: then of F'(I - QQ')F.
-        """
+        """Eigenpairs of F'(I - QQ')F from sums over rows of F, or C, from a start if centered; `shown` is Z'Q."""
         # sum of (z - c)(z - c)' less n m m' for the mean m of z - c: centered, whatever the start c was.
         square, moved_mean = to_numpy(sums.square).astype(float), to_numpy(sums.total).astype(float) / n
         if start is None:
@@ -355,5 +298,5 @@ class LandmarkBlock:
         spread = self.solve_transposed(self.solve_transposed(square).T)
         if not np.isfinite(spread).all():
             return self.trace
-        norm = (2.0 + norm_at_most(spread)) * 2.0 * self.entries * (self.trace * self.chosen) ** 0.5
-        return float(min(norm, self.trace))
+        norm = (2.0 + float(_norms(np.ascontiguousarray(spread)[None])[0])) * 2.0 * self.entries
+        return float(min(norm * (self.trace * self.chosen) ** 0.5, self.trace))

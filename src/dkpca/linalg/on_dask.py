@@ -1,8 +1,7 @@
 """Rows on the workers of a Dask cluster: chunks that stay there, and work that goes to them.
 
-Work is pickled without the Dask arrays that it refers to; the worker puts the rows in their place, so that code
-written for NumPy arrays runs there unchanged. What it returns with a row for each sample stays on the worker, and
-comes back as Dask arrays. Without a cluster, Dask computes in threads of this process.
+Work is pickled without the Dask arrays that it refers to; the worker puts their rows in the place. What has a row for
+each sample stays there, as Dask arrays. Without a cluster, Dask computes in threads of this process.
 """
 
 import hashlib
@@ -80,7 +79,9 @@ def chunks_of(arrays: Sequence[Any]) -> Chunks:
 def _aligned(array: Any, sizes: tuple[int, ...]) -> Any:
     """Return an array as a Dask array with chunks of rows of these sizes."""
     if not is_dask_array(array):
-        return _wrapped(array, sizes)
+        import dask.array as da
+
+        return da.from_array(array, chunks=(sizes, *((size,) for size in array.shape[1:])))
     if array.chunks[0] == sizes and array.numblocks[1:] in ((), (1,)):
         return array
     if sum(array.chunks[0]) != sum(sizes):
@@ -121,11 +122,8 @@ def _numbers(chunk: Any, party: str) -> Numbers:
     return X
 
 
-def _index_digest(frame: Any) -> tuple[int, str]:
-    digest = hashlib.sha256()
-    for label in frame.index:
-        digest.update(repr(label).encode() + b"\n")
-    return len(frame), digest.hexdigest()
+def _index_digest(frame: Any) -> str:
+    return hashlib.sha256(repr(list(frame.index)).encode()).hexdigest()
 
 
 def _check_labels(tables: Mapping[Any, Any], timeout: float | None) -> None:
@@ -143,9 +141,8 @@ def _check_labels(tables: Mapping[Any, Any], timeout: float | None) -> None:
     others = [name for name, digest in found.items() if digest != found[first]]
     if others:
         raise InputError(
-            f"the indexes of {others} differ from that of {first!r}, or are cut otherwise, and rows on a cluster are "
-            "not moved; sort and partition all tables alike first, or, if rows match by position, pass arrays "
-            "(table.to_dask_array(lengths=True))"
+            f"the indexes of {others} differ from that of {first!r}, or are cut otherwise; sort and partition all "
+            "tables alike, or pass arrays whose rows match by position (table.to_dask_array(lengths=True))"
         )
 
 
@@ -156,14 +153,10 @@ def on_one_worker(
     work: Callable[[], Any],
     n: int,
     sizes: Sequence[int],
-    timeout: float | None = None,
-    tell: Callable[[list[tuple[str, type[Warning]]]], None] | None = None,
+    timeout: float | None,
+    tell: Callable[[list[tuple[str, type[Warning]]]], None],
 ) -> Any:
-    """Do work on one worker, with all rows of the Dask arrays that it refers to.
-
-    What it returns with n rows, in itself or inside, comes back as Dask arrays with chunks of these sizes, everything
-    else as it is. `tell` gets the warnings of the work.
-    """
+    """Do work on one worker, with all rows; n rows come back as Dask arrays, and warnings are passed to `tell`."""
     from dask import delayed, persist
 
     data, arrays = _pickled(work, is_collection)
@@ -171,8 +164,7 @@ def on_one_worker(
     (task,) = persist(task)  # a cluster keeps what is tall; without one, this process does
     pickled, shapes, told = computed([task[0]], timeout)[0]
     slices = [slice(end - size, end) for size, end in zip(sizes, np.cumsum(sizes).tolist(), strict=True)]
-    if tell is not None:
-        tell(told)
+    tell(told)
     kept = [
         _cut([task[1][j][rows] for rows in slices], shape, dtype, sizes) for j, (shape, dtype) in enumerate(shapes)
     ]
@@ -200,18 +192,12 @@ def chunks_made(
     chunks: Chunks,
     widths: Sequence[int],
     dtype: Any,
-    *,
-    gathering: bool = False,
     timeout: float | None = None,
 ) -> tuple[list[Any], list[Any]]:
-    """Return Dask arrays of the rows that `work(start, *chunks)` makes, and what else it returns, in order.
-
-    A cluster keeps the rows; without one they are made again when they are looked at. If it is gathering, the work
-    may refer to Dask arrays, which each worker then has all rows of.
-    """
+    """Return Dask arrays of the rows that `work(start, *chunks)` makes, and what else it returns, in order."""
     from dask import persist
 
-    tasks = _chunk_tasks(work, chunks, gathering=gathering)
+    tasks = _chunk_tasks(work, chunks)
     if cluster() is not None:
         tasks = list(persist(*tasks))
     others = computed([task[1] for task in tasks], timeout)
@@ -222,12 +208,10 @@ def chunks_made(
     return made, others
 
 
-def _chunk_tasks(work: Callable[..., Any], chunks: Chunks, *, gathering: bool = False) -> list[Task]:
+def _chunk_tasks(work: Callable[..., Any], chunks: Chunks) -> list[Task]:
     from dask import delayed
 
     data, taken = _pickled(work, is_collection)
-    if taken and not gathering:
-        raise TypeError("work on a chunk of rows refers to all rows of an array")
     shared = delayed(_unpickled, pure=False)(data, *taken)
     starts = np.append(0, np.cumsum(chunks.sizes))[:-1].tolist()
     return [delayed(operator.call)(shared, start, *own) for start, *own in zip(starts, *chunks.blocks, strict=True)]
@@ -242,12 +226,12 @@ def by_column(work: Callable[[Numbers], Any], array: Any) -> list[Any]:
 
 def digest(array: Any) -> str:
     """Fingerprint of an array, from those of its chunks."""
-    parts = chunk_results(_chunk_digest, chunks_of([array])) if is_dask_array(array) else [_chunk_digest(0, array)]
+
+    def of(start: int, rows: Any) -> str:
+        return hashlib.sha256(np.ascontiguousarray(rows).tobytes()).hexdigest()
+
+    parts = chunk_results(of, chunks_of([array])) if is_dask_array(array) else [of(0, array)]
     return hashlib.sha256(repr((str(array.dtype), array.shape, parts)).encode()).hexdigest()
-
-
-def _chunk_digest(start: int, rows: Any) -> str:
-    return hashlib.sha256(np.ascontiguousarray(rows).tobytes()).hexdigest()
 
 
 def here(holder: Any) -> Any:
@@ -275,12 +259,6 @@ def _cut(parts: Sequence[Task], shape: tuple[int, ...], dtype: Any, sizes: Seque
     return da.concatenate(blocks, axis=0)
 
 
-def _wrapped(array: Numbers, sizes: Sequence[int]) -> Any:
-    import dask.array as da
-
-    return da.from_array(array, chunks=(tuple(sizes), *((size,) for size in array.shape[1:])))
-
-
 def _worked(data: bytes, n: int, *arrays: Numbers) -> tuple[tuple[bytes, list[Any], list[Any]], list[Numbers]]:
     """Do the work where its rows are now."""
 
@@ -305,17 +283,6 @@ def recorded(work: Callable[[], Any]) -> tuple[Any, list[tuple[str, type[Warning
     return result, [(str(each.message), each.category) for each in told]
 
 
-class _Unpickler(pickle.Unpickler):
-    """Puts arrays in the place of what was taken out."""
-
-    def __init__(self, data: bytes, arrays: Sequence[Any]) -> None:
-        super().__init__(io.BytesIO(data))
-        self.arrays = arrays
-
-    def persistent_load(self, number: int) -> Any:
-        return self.arrays[number]
-
-
 def _pickled(what: Any, take: Callable[[Any], bool]) -> tuple[bytes, list[Any]]:
     """Pickle an object without what is taken out of it, and return that apart."""
     import cloudpickle
@@ -335,7 +302,11 @@ def _pickled(what: Any, take: Callable[[Any], bool]) -> tuple[bytes, list[Any]]:
 
 
 def _unpickled(data: bytes, *arrays: Any) -> Any:
-    return _Unpickler(data, arrays).load()
+    class Unpickler(pickle.Unpickler):
+        def persistent_load(self, number: int) -> Any:
+            return arrays[number]
+
+    return Unpickler(io.BytesIO(data)).load()
 
 
 # The cluster
@@ -348,17 +319,17 @@ def computed(wanted: Sequence[Task], timeout: float | None = None) -> list[Any]:
     client = cluster()
     if client is None:
         return list(dask.compute(*wanted))
+    from distributed import KilledWorker, wait
+
     timeout = dask.config.get(TIMEOUT, None) if timeout is None else timeout
     futures = client.compute(list(wanted))
     try:
-        return list(client.gather(_waited(futures, timeout)))
-    except Exception as error:
-        if type(error).__name__ == "KilledWorker":
-            raise NoAnswerError(
-                f"a chunk of rows took down every worker that had it ({error}); use smaller chunks of rows, or "
-                "workers with more memory"
-            ) from error
-        raise
+        wait(futures, timeout=timeout)
+        return list(client.gather(futures))
+    except TimeoutError as error:
+        raise TooLateError(f"no answer within {timeout} s from the workers of a cluster; allow more time") from error
+    except KilledWorker as error:
+        raise NoAnswerError(f"a chunk took down every worker that had it ({error}); use smaller chunks") from error
     finally:
         client.cancel(futures)
 
@@ -379,15 +350,3 @@ def cluster() -> Any:
         return distributed.get_client()
     except ValueError:
         return None
-
-
-def _waited(futures: list[Any], timeout: float | None) -> list[Any]:
-    from distributed import wait
-
-    try:
-        wait(futures, timeout=timeout)
-    except TimeoutError as error:
-        raise TooLateError(
-            f"no answer within {timeout} s from the workers of the cluster; look at its dashboard, or allow more time"
-        ) from error
-    return futures

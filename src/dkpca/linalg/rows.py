@@ -1,8 +1,7 @@
 """One engine for matrices with a row for each sample: do this for groups of rows, and add up in a fixed order.
 
-Where the rows lie decides who runs it: threads for NumPy arrays, one thread that feeds a GPU, the workers of a Dask
-cluster for the chunks that they keep. Groups follow from the number of rows alone (on Dask, from that of each chunk),
-and results are added in the order of the groups: neither jobs nor BLAS threads change a bit.
+Threads work on NumPy arrays, one thread feeds a GPU, and the workers of a Dask cluster keep their chunks of rows.
+Groups follow from the number of rows (on Dask, of each chunk) alone: neither jobs nor BLAS threads change a bit.
 """
 
 import operator
@@ -114,12 +113,6 @@ def strips(n: int, width: int, reference: Array, tiles: int = 1) -> list[slice]:
     """Cut n rows so that strips of so many columns are of a size to work on, or of several such tiles."""
     size = tile_bytes(reference) * (1 if on_gpu(reference) else tiles)
     return list(slices(n, max(1, size // (max(width, 1) * itemsize(reference)))))
-
-
-def additions(n: int, width: int, reference: Array, count: int) -> float:
-    """Most roundings that a term of a sum over n rows meets: in its strip, its group, and among so many groups."""
-    within = strips(groups(n, reference)[0].stop, width, reference, SQUARED_SHARE)
-    return min(growth(n), growth(within[0].stop) + len(within) + count)
 
 
 # Tables and the engine
@@ -244,11 +237,7 @@ def row_chunks(table: Any) -> tuple[int, ...] | None:
 def in_order(
     work: Callable[[ItemT], ResultT], items: Sequence[ItemT], reference: Array, *, sent: bool = False
 ) -> Iterator[ResultT]:
-    """Yield what is made of each item, in order; threads take the next item as they come, a few ahead of the caller.
-
-    At most two results per thread wait. Only NumPy arrays are worked on by threads of ours. One thread sends rows of
-    the host to a GPU, while the caller fetches what was made; rows that are there already need none.
-    """
+    """Yield what is made of each item, in order, by threads if on the host, or one that feeds a GPU (`sent`)."""
     several = len(items) > 1 and isinstance(reference, np.ndarray)  # most are small: BLAS need not be asked
     threads = min(_threads.available(), len(items)) if several else 1
     if threads <= 1 and not sent:
@@ -322,10 +311,7 @@ def one_blas_thread() -> AbstractContextManager[None]:
 
 @contextmanager
 def threads_of_our_own() -> Iterator[None]:
-    """Leave all threads to the engine for a while, so that no product in between depends on how many BLAS has.
-
-    Its threads would also wait for more in a busy loop: half of the time of two cores.
-    """
+    """Leave all threads to the engine for a while, so that no product in between depends on how many BLAS has."""
     with _threads.limited(_threads.available()):
         yield
 
@@ -383,11 +369,7 @@ def products(
     seen: Callable[[RowGroup, slice, Array, Array], ResultT] | None = None,
     memory: MemoryLimit | None = None,
 ) -> tuple[tuple[Array, Array], Array, list[ResultT]]:
-    """Return z W - shift for all rows z of a table: the first columns, and the others; where `home` lives.
-
-    Return also the sum of their squares, and the results of `seen(part, strip, z, zW - shift)`, which may write over
-    the strip z.
-    """
+    """Return z W - shift for all rows z, split in two; the sum of their squares; what `seen` says of each strip."""
     width, n = weights.shape[1], Z.shape[0]
 
     def of(first: int, part: RowGroup) -> tuple[tuple[Array, Array], tuple[Array, list[ResultT]]]:
@@ -455,11 +437,7 @@ def place_of(x: Array) -> Array:
 
 
 def cross(A: Any, B: Array, reference: Array | None = None) -> Array:
-    """A'B for a table A and a thin B: some rows of a symmetric matrix times B, if A are its columns.
-
-    Products of a strip are made in the precision of A, and added up in that of B. The reference is an array where A
-    lives; None: where B does.
-    """
+    """A'B for a table A and a thin B: made in the precision of A, where the reference lives, and added in B's."""
     place = place_of(B) if reference is None else reference
     width = min(max(A.shape[1], B.shape[1]), SHORT)
 
@@ -551,10 +529,7 @@ def distinct_rows(X: Matrix) -> Distinct | None:
 
 
 def multiplied(left: Sequence[Matrix], right: Sequence[Matrix]) -> Matrix:
-    """Products A B of each pair, multiplied entry by entry; a few rows at a time, so that none leaves the cache.
-
-    Where A are row numbers, B has the products of the distinct rows already.
-    """
+    """Products A B of each pair, multiplied entry by entry; where A are row numbers, B has the products already."""
 
     def product(A: Matrix, B: Matrix, place: Matrix) -> Matrix:
         return B.take(A, axis=0, out=place, mode="clip") if A.ndim == 1 else np.matmul(A, B, out=place)
@@ -597,11 +572,7 @@ def kept(Z: Any, reference: Array, memory: MemoryLimit | None = None) -> Array:
 
 
 def column_scales(X: Array) -> tuple[Array, Array]:
-    """Mean and deviation of each column; a column that does not vary keeps its unit.
-
-    Both are those of the differences to the first row, which are exact where the numbers of a column are close to
-    each other and far from zero: the deviation has all its digits there, too.
-    """
+    """Mean and deviation of each column, from differences to the first row: exact far from zero, too."""
     # With c the first row: mean = c + mean(x - c), and the deviation is that of x - c.
     xp = namespace(X)
     away = X * 0.5 - X[:1, :] * 0.5  # halves do not overflow

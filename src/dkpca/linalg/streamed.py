@@ -110,11 +110,7 @@ class LowPrecision:
         return cls(gram, ritz(*_krylov(gram, block, block[:, :0], STEPS)))
 
     def corrections(self, found: Ritz, width: int) -> Array:
-        """Directions in which the first pairs found are off.
-
-        Rayleigh and Ritz once more, with the pairs and their residuals as measured in all digits, and few digits for
-        what the matrix does to all the rest: an error of one is then an error of a correction only.
-        """
+        """Directions in which the first pairs are off: Rayleigh and Ritz in few digits, but for these."""
         # In the basis [V, Z]: [[Theta, R'Z], [Z'R, Z'K Z]], with Z what few digits know and R the residuals measured.
         few = self.gram.reference
         V, residuals = like(found.vectors[:, :width], few), like(found.residuals()[:, :width], few)
@@ -154,12 +150,10 @@ class LowPrecision:
 class Streamed:
     """Exact leading eigenpairs from products with thin blocks.
 
-    The start comes from landmarks, with a little noise so that nothing is orthogonal to it; where products in few
-    digits are much faster, from passes in these (`LowPrecision`). Every further pass adds the residual of the
-    present answer to the basis (Rayleigh and Ritz on a block Krylov space), or what few digits make of it, so that
-    residuals are measured and not estimated. It stops when the pairs wanted have converged, none of the others,
-    residual included, reaches up to them, and a random search of the rest (`search`) finds none that does. As with
-    every Krylov method that is a proof for the pairs; that none is missing holds with the probability of the search.
+    The start comes from landmarks, or from passes in few digits where these are much faster (`LowPrecision`). Every
+    further pass adds the residual to the basis (Rayleigh and Ritz on a block Krylov space). It stops when the pairs
+    have converged, no other reaches up to them, and a random search of the rest finds none that does: the pairs are
+    proved; that none is missing holds with the probability of the search.
     """
 
     tolerance: float = 1e-6  # of each pair: its residual |K v - lambda v| as a share of its own eigenvalue
@@ -177,7 +171,10 @@ class Streamed:
         # The basis begins with landmark eigenvectors, or with those of the matrix in few digits.
         preview, since = self._preview(gram, k), 0  # passes since the last find, or the start
         if preview is None:
-            basis = orthonormal(gram.inside(self._first_block(gram, width)))
+            enough = max(4 * width, min(int(4 * gram.n**0.5), MOST_LANDMARKS))
+            noise = np.random.default_rng(self.random_state).standard_normal((gram.n, width))
+            start = self._by_landmarks(gram, width, enough) + like(noise, gram.reference) * (NOISE / gram.n**0.5)
+            basis = orthonormal(gram.inside(start))
         else:
             width, since = k + NEARBY, STEPS
             basis = orthonormal(gram.inside(like(preview.pairs.vectors[:, :width], gram.reference)))
@@ -194,7 +191,7 @@ class Streamed:
                 return _result(gram, pairs, k, note)
             following = None
             if worst <= self.tolerance and settled and since >= MIN_PASSES:
-                rest = gram.trace() - pairs.total(k)
+                rest = gram.trace() - float(namespace(pairs.values).sum(pairs.values[:k]))
                 if rest <= pairs.noise():  # nothing is left to be missed
                     return _result(gram, pairs, k, note, at_least=rest)
                 found, margin = self._search(gram, few, pairs.vectors[:, :k], self.random_state + passes)
@@ -212,8 +209,8 @@ class Streamed:
             basis = beside(basis, fresh)
             images = beside(images, gram @ fresh)
         raise ConvergenceError(
-            f"residual {worst:.1e} after {self.max_passes} passes over the matrix; wanted {self.tolerance:.1e}, "
-            "and no other pair that may still reach up; raise the tolerance or ask for another number of components"
+            f"residual {worst:.1e} after {self.max_passes} passes over the matrix, not {self.tolerance:.1e}; raise "
+            "the tolerance or ask for another number of components"
         )
 
     def _preview(self, gram: Gram, k: int) -> LowPrecision | None:
@@ -230,13 +227,6 @@ class Streamed:
         if preview is None or math.isfinite(statement(gram.n, COLUMNS).factor):
             return search(gram, V, seed), self.tolerance
         return preview.search(V), ROUGH
-
-    def _first_block(self, gram: Gram, width: int) -> Array:
-        """Landmark eigenvectors with a little noise, so that no eigenvector is orthogonal to the start."""
-        enough = max(4 * width, min(int(4 * gram.n**0.5), MOST_LANDMARKS))
-        start = self._by_landmarks(gram, width, enough)
-        noise = np.random.default_rng(self.random_state).standard_normal((gram.n, width))
-        return start + like(noise, gram.reference) * (NOISE / gram.n**0.5)
 
     def _by_landmarks(self, gram: Gram, width: int, landmarks: int) -> Array:
         return Landmark(min(landmarks, gram.n), random_state=self.random_state, bounded=False)(gram, width).vectors

@@ -96,18 +96,22 @@ class Party:
 
     def table(self, columns_are: str, batch: str = "") -> Array:
         """Rows that take part, in the order of all parties."""
-        if batch:
-            if self.open_new is None:
-                raise InputError(f"party {self.name!r} has no new samples")
-            X = self.open_new(batch, columns_are)
-        else:
-            X = self.open(columns_are)
+        if batch and self.open_new is None:
+            raise InputError(f"party {self.name!r} has no new samples")
+        X = self.open_new(batch, columns_are) if batch and self.open_new else self.open(columns_are)
         order = self.order.get(batch)
         return X if order is None else X[order, :]
 
     def all_ids(self, batch: str = "") -> Sequence[str] | None:
         """Ids of all rows of a table, those that take part and the others."""
         return self.ids_new.get(batch) if batch else self.ids
+
+    def own_ids(self, batch: str) -> Sequence[str]:
+        """Ids of all rows of a table, by which samples are matched."""
+        ids = self.all_ids(batch)
+        if ids is None:
+            raise InputError(f"party {self.name!r}: samples are matched by their ids, and its table has none")
+        return ids
 
     def sample_ids(self, batch: str = "") -> Sequence[str] | None:
         """Names of the rows that take part, as all parties know them."""
@@ -125,10 +129,6 @@ class Party:
     def rotation(self, n_samples: int, batch: str = "") -> Rotation:
         """Rotation of the samples of a blind fit, which all parties know."""
         return Rotation(self.group_key, self.run, self.common_digest(n_samples, batch), n_samples)
-
-    def receive_list(self, question: q.HopWanted, sent: messages.RaisedIds) -> None:
-        """Keep the list that the party before this one sent, for the next hop."""
-        self.raised[question.batch, question.hop] = sent
 
     def whole_state(self, kind: type[Any]) -> Any:
         """State of the fit."""
@@ -152,23 +152,18 @@ def _seeds(party: Party, question: q.SeedsWanted) -> dict[str, messages.Seed]:
 
 
 def _tokens(party: Party, question: q.TokensWanted) -> messages.SampleTokens:
-    ids = party.all_ids(question.batch)
-    if ids is None:
-        raise InputError(f"party {party.name!r}: tokens are computed from sample ids, and its table has none")
-    return messages.SampleTokens(party.name, messages.sorted_tokens(alignment.tokens(ids, party.group_key)))
+    tokens = alignment.tokens(party.own_ids(question.batch), party.group_key)
+    return messages.SampleTokens(party.name, messages.sorted_tokens(tokens))
 
 
 def _ring(party: Party, batch: str, union: bool) -> Any:
     """Part of this party in a ring: each batch, and each agreement, has a secret of its own."""
     from dkpca.protection.psi import Ring, RingMember  # cryptography is needed where a ring is asked for
 
-    ids = party.all_ids(batch)
-    if ids is None:
-        raise InputError(f"party {party.name!r}: a ring is about sample ids, and its table has none")
     if batch not in party.rings:
         ring = Ring(f"{party.run}/{batch}", tuple(party.roster), party.normalization)
         seed = keys.own(party.secret, party.run, f"ring {batch}")
-        party.rings[batch] = RingMember(ring, party.name, ids, seed, pad=not union)
+        party.rings[batch] = RingMember(ring, party.name, party.own_ids(batch), seed, pad=not union)
     return party.rings[batch]
 
 
@@ -176,62 +171,47 @@ def _hop(party: Party, question: q.HopWanted) -> Any:
     member, batch = _ring(party, question.batch, question.union), question.batch
     if not question.hop:
         return member.first()
-    if (batch, question.hop - 1) not in party.raised:
-        raise ProtectionError(f"party {party.name!r} has no list for hop {question.hop}")
-    if party.raised[batch, question.hop - 1].hop != question.hop - 1:  # so that no list is raised at two hops
-        raise ProtectionError(f"party {party.name!r} got a list of another hop than {question.hop - 1}")
+    received = party.raised.get((batch, question.hop - 1))
+    if received is None or received.hop != question.hop - 1:  # so that no list is raised at two hops
+        raise ProtectionError(f"party {party.name!r} got no list, or a list of another hop than {question.hop - 1}")
     if (batch, OWN_LIST) in party.raised:
         member.remember(party.raised[batch, OWN_LIST])
-    return member.raise_list(party.raised[batch, question.hop - 1])
+    return member.raise_list(received)
 
 
 def _matched(party: Party, question: q.MatchedGiven) -> messages.Told:
     """Take the common samples, in their common order; or all own samples, in the order of their places."""
-    batch, rows_at = question.batch, _rows_at(party, question)
-    common = q.numbers_in(question.common).tolist()
-    if len(set(common)) < len(common) or max(common, default=0) >= question.length:
-        raise ProtectionError(f"party {party.name!r}: the common samples are not entries of its list, each once")
-    shared = rows_at(common)
-    if question.places is None:
-        party.order[batch] = shared
-        return messages.Told(party.name)
-    places = q.numbers_in(question.places)
-    if len(places) != question.length or len(set(places.tolist())) != len(places):
-        raise ProtectionError(f"party {party.name!r}: the places of its samples are not one for each of them")
-    if int(places.max()) >= question.n_samples:
-        raise ProtectionError(f"party {party.name!r}: a place of its samples is beyond all samples")
-    by_place = np.argsort(places, kind="stable")
-    party.order[batch] = rows_at(by_place.tolist())
-    party.union[batch] = Union(
-        question.n_samples, places[by_place], dict(zip(shared, places[common].tolist(), strict=True))
-    )
-    return messages.Told(party.name)
-
-
-def _rows_at(party: Party, question: q.MatchedGiven) -> Callable[[Sequence[int]], list[int]]:
-    """Return a function from positions in the list that the party sent to rows of its table."""
-    batch, ids = question.batch, party.all_ids(question.batch) or []
+    name, batch, length = party.name, question.batch, question.length
+    # Rows of the table, by positions in the list that the party sent.
     if question.ring:
         member = _ring(party, batch, question.places is not None)
-        length: int = member.length
-        rows: Callable[[Sequence[int]], list[int]] = member.rows
+        sent, rows_at = member.length, member.rows
     else:
+        ids = party.own_ids(batch)
         order = sorted(range(len(ids)), key=alignment.tokens(ids, party.group_key).__getitem__)
-        length, rows = len(order), lambda positions: [order[position] for position in positions]
-    if length != question.length:
-        raise ProtectionError(
-            f"party {party.name!r} sent {length:,} entries, and {question.length:,} arrived: a list was changed"
-        )
-    return rows
+        sent, rows_at = len(order), lambda positions: [order[position] for position in positions]
+    if sent != length:
+        raise ProtectionError(f"party {name!r} sent {sent:,} entries, and {length:,} arrived: a list was changed")
+    common = q.numbers_in(question.common).tolist()
+    if len(set(common)) < len(common) or max(common, default=0) >= length:
+        raise ProtectionError(f"party {name!r}: the common samples are not entries of its list, each once")
+    party.order[batch] = shared = rows_at(common)
+    if question.places is not None:
+        places = q.numbers_in(question.places)
+        if len(places) != length or len(set(places.tolist())) != length or int(places.max()) >= question.n_samples:
+            raise ProtectionError(f"party {name!r}: the places of its samples are not one for each")
+        by_place = np.argsort(places, kind="stable")
+        party.order[batch] = rows_at(by_place.tolist())
+        at = dict(zip(shared, places[common].tolist(), strict=True))
+        party.union[batch] = Union(question.n_samples, places[by_place], at)
+    return messages.Told(name)
 
 
 def _shape(party: Party, question: q.ShapeWanted) -> messages.Shape:
-    X = party.table(question.columns_are, question.batch)
-    n = int(X.shape[0])
-    party.limits.check_samples(n)
-    n = party.union[question.batch].n_samples if question.batch in party.union else n
-    hidden, batch = question.hidden, question.batch
-    samples = party.rotation(n, batch).hidden_digest if hidden else party.common_digest(n, batch)
+    X, batch = party.table(question.columns_are, question.batch), question.batch
+    party.limits.check_samples(int(X.shape[0]))
+    n = party.union[batch].n_samples if batch in party.union else int(X.shape[0])
+    samples = party.rotation(n, batch).hidden_digest if question.hidden else party.common_digest(n, batch)
     return messages.Shape(party.name, n, int(X.shape[1]), samples)
 
 
@@ -340,27 +320,24 @@ def _compared(party: Party, question: q.MaskedWanted) -> tuple[Compared, SumStat
     if question.batch:
         state: SumState = party.whole_state(SumState)
         X = state.measured(party.table(state.kernel.columns_are, question.batch))
-        return Compared(state.kernel, X, state.anchors), state
-    X, kernel = party.table(question.kernel.columns_are), question.kernel
+        return Compared(state.kernel, X, np.asarray(state.anchors)), state
+    X = party.table(question.kernel.columns_are)
     if not isinstance(X, np.ndarray):
-        raise InputError(
-            f"party {party.name!r}: masked sums are formed on the host; give a NumPy array, or protect='none'"
-        )
+        raise InputError(f"party {party.name!r}: masked sums take NumPy arrays; give one, or protect='none'")
     party.limits.check_samples(X.shape[0])
     party.limits.check_form("compact", "sums")
-    table = summaries.measured_for(kernel, X, party.name, standardize=question.standardize)
-    X, kernel = table.X, table.kernel
+    table = summaries.measured_for(question.kernel, X, party.name, standardize=question.standardize)
     positions = quantities.positions(question.what, party.run)
     state = SumState(
         party=party.name,
         run=party.run,
-        anchors=X if positions is None else X[positions],
+        anchors=table.X if positions is None else table.X[positions],
         positions=positions,
         bits=question.what.bits,
         preparation=getattr(party.open, "preparation", None),
         **table.how(),
     )
-    return Compared(kernel, X, state.anchors), state
+    return Compared(table.kernel, table.X, np.asarray(state.anchors)), state
 
 
 def _check_addend(party: Party, what: Addends, compared: Compared, step: float) -> None:
@@ -441,15 +418,9 @@ def _rows(party: Party, question: q.RowsWanted) -> Any:
 
 
 def _result(party: Party, question: q.ResultGiven) -> messages.Told:
-    if party.sent is not None and not question.batch:
-        party.state = _with_share(party, question)
-    return messages.Told(party.name)
-
-
-def _with_share(party: Party, question: q.ResultGiven) -> PartyState:
-    """State with A' U / sqrt(lambda): what a factor row is multiplied by, for the party's share of a score."""
-    assert party.sent is not None
-    assert isinstance(party.state, PartyState)
+    """Keep A' U / sqrt(lambda) of a blind fit: a factor row times these is the party's share of a score."""
+    if party.sent is None or question.batch:
+        return messages.Told(party.name)
     # U = scores / sqrt(lambda), so a factor row times A' U / sqrt(lambda) = A' scores / lambda is the party's share
     # of the score, times its weight. Signs are those of the samples turned back.
     A, scores = np.asarray(party.sent.factor.decode()), np.asarray(question.scores.scores.decode())
@@ -460,14 +431,15 @@ def _with_share(party: Party, question: q.ResultGiven) -> PartyState:
     party.slopes = None if question.slopes is None else np.asarray(question.slopes.decode()) * signs
     share = question.weight * (A.T @ (scores / np.where(values > 0, values, 1.0))) * signs
     deviations = np.sqrt(np.mean((A @ share) ** 2, axis=0))
-    alone = deviations <= CONSTANT**2 * np.sqrt(np.mean(scores**2, axis=0))
-    if np.all(alone):
+    if np.all(deviations <= CONSTANT**2 * np.sqrt(np.mean(scores**2, axis=0))):
         raise ConstantAddendError(
             f"party {party.name!r}: its share of every component is nearly zero, so scores of new samples would "
             "reveal that of the others; it does not take part"
         )
-    result_id = wire.fingerprint(question.scores)
-    return replace(party.state, share=share, share_deviations=tuple(deviations.tolist()), result_id=result_id)
+    told = wire.fingerprint(question.scores)
+    made = {"share": share, "share_deviations": tuple(deviations.tolist()), "result_id": told}
+    party.state = replace(party.state, **made)  # type: ignore[type-var]
+    return messages.Told(party.name)
 
 
 ANSWERS: Mapping[type[Any], Callable[[Party, Any], Any]] = {

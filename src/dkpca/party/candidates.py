@@ -6,13 +6,12 @@ moves the Gram matrix by about as much. In the other precisions the rank decides
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from dkpca import wire
 from dkpca.errors import InputError
 from dkpca.linalg.arrays import Array, dtype_name, growth, namespace, to_numpy, unit
-from dkpca.linalg.dense import Enough
 from dkpca.linalg.eigenpairs import Eigenpairs, rounding_of
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.precision import (
@@ -43,23 +42,22 @@ START = 63  # pairs to begin with, where nobody says how many
 class Candidate:
     """One message that the party may send, exactly as it would leave, and what it was made from."""
 
+    among: "Candidates"
     factor: Rounded
     exact: Factor  # (n_samples, rank), before it was rounded
     pairs: Eigenpairs
     trace_left_out: float
     trace_rounding: float  # what arithmetic may have done to it
-    message: Callable[..., Summary]
-    table: Array  # (n_samples, n_features), measured from the kernel's origin
     fineness: float  # rung of its cut, or its rank
-    device: str | None = None  # where to compute
+    measured: dict[int, Measurement] = field(default_factory=dict)  # by the number of known rows
 
     @cached_property
     def summary(self) -> Summary:
         """The message."""
         pairs = self.pairs
         enough = NEGLIGIBLE * pairs.left_out_norm, NEGLIGIBLE * self.trace_left_out
-        spectral, nuclear = rounding_norms(self.exact, self.factor, self.device, enough=enough)
-        return self.message(
+        spectral, nuclear = rounding_norms(self.exact, self.factor, self.among.device, enough=enough)
+        return self.among.message(
             factor=self.factor,
             left_out_norm=pairs.left_out_norm,
             trace_left_out=self.trace_left_out,
@@ -71,7 +69,7 @@ class Candidate:
     def size(self) -> int:
         """Bytes of the whole message, its five numbers taken as long as numbers get."""
         names = ("left_out_norm", "trace_left_out", "rounding_norm", "rounding_nuclear", "left_out_overlap")
-        return wire.size(self.message(factor=self.factor, **dict.fromkeys(names, LONGEST)))
+        return wire.size(self.among.message(factor=self.factor, **dict.fromkeys(names, LONGEST)))
 
     def error(self) -> float:
         """What the message adds to the certificate's bound on the kernel error."""
@@ -79,15 +77,11 @@ class Candidate:
 
     def recovery(self, known_rows: int) -> Measurement:
         """What somebody who knows so many rows recovers of the others from the message."""
-        if on_workers(self.table):
+        if on_workers(self.among.table):
             raise InputError("recovery is measured on all rows, which here stay on workers of a cluster; gather them")
-        if known_rows not in self._recovered:
-            self._recovered[known_rows] = measure(self.summary, self.table, known_rows=known_rows)
-        return self._recovered[known_rows]
-
-    @cached_property
-    def _recovered(self) -> dict[int, Measurement]:
-        return {}
+        if known_rows not in self.measured:
+            self.measured[known_rows] = measure(self.summary, self.among.table, known_rows=known_rows)
+        return self.measured[known_rows]
 
 
 @dataclass(kw_only=True)
@@ -100,19 +94,27 @@ class Candidates:
     precision: str  # how numbers go over the wire
     digits: int  # most bits of a number in compact precision
     most: int  # largest rank
-    pairs: Eigenpairs | None  # those that are known already
-    eigenpairs: Callable[[int], Eigenpairs]  # so many leading ones of the matrix
+    eigenpairs: Callable[..., Eigenpairs]  # so many leading ones of the matrix
+    pairs: Eigenpairs | None = None  # those that are known already
     turn: Callable[[Array], Array] | None = None  # of the samples of a factor, for a center that is not to see them
     device: str | None = None  # where to compute
-
-    @cached_property
-    def _trace(self) -> float:
-        return self.gram.trace()  # asked after the solver, which refuses numbers too large for it
 
     @property
     def last(self) -> int:
         """Number of the finest message."""
         return round(RUNGS * math.log2(COARSEST / FINEST)) if self.precision == COMPACT else self.most - 1
+
+    def begin(self, rule: RankRule) -> None:
+        """Compute the pairs that a rule begins with; fewer, if those are enough once all eigenvalues are known."""
+        need = next((part for part in rule.parts() if not part.limits), None)
+        if need is None or need.measured():
+            return  # measured on messages, which ask for theirs
+
+        def enough(values: Array) -> int | None:
+            rank = need.choose(to_numpy(values), self.gram.n)
+            return None if rank is None else min(rank, self.most)
+
+        self.pairs = self.eigenpairs(min(need.first_guess(self.gram.n), self.most), enough=enough)
 
     def at(self, number: int) -> Candidate:
         """Return one message of the sequence; a larger number is finer, 0 the coarsest."""
@@ -143,14 +145,6 @@ class Candidates:
                 raise InputError(f"rank rule {rule!r} has seen all {len(values)} eigenvalues and gives no rank")
             values = self._seen(min(2 * len(values), self.gram.n))
 
-    def finest(self, meets: Callable[[Candidate], bool], below: float = math.inf) -> Candidate | None:
-        """Return the finest message that meets a limit."""
-        return _last(meets, self.at, min(START, self.last), int(min(below, self.last)))
-
-    def coarsest(self, meets: Callable[[Candidate], bool]) -> Candidate | None:
-        """Return the coarsest message that meets a need."""
-        return _last(meets, lambda number: self.at(self.last - number), max(0, self.last - START), self.last)
-
     def _seen(self, k: int) -> Spectrum:
         """The k leading eigenvalues, and more if pairs of more are known."""
         if self.pairs is None or self.pairs.known().shape[0] < k:
@@ -161,16 +155,11 @@ class Candidates:
         """Count the eigenvalues that are more than rounding."""
         return int((values > rounding_of(self.gram.n, values)).sum())
 
-    def _at_least(self, k: int) -> Eigenpairs:
-        """So many pairs, or those already known."""
-        if self.pairs is None or self.pairs.values.shape[0] < k:
-            self.pairs = self.eigenpairs(k)
-        return self.pairs
-
     def _candidate(self, rank: int, cut: float) -> Candidate:
-        pairs = self._at_least(rank)
+        if self.pairs is None or self.pairs.values.shape[0] < rank:
+            self.pairs = self.eigenpairs(rank)
         # A = V sqrt(lambda) of the chosen rank, rounded as it travels, and what that leaves out of the trace.
-        pairs = pairs.head(max(1, min(rank, pairs.numerical_rank())))
+        pairs = self.pairs.head(max(1, min(rank, self.pairs.numerical_rank())))
         if self.turn is None:  # V as it is; sqrt(lambda) is multiplied in where rows are looked at
             roots = namespace(pairs.values).sqrt(pairs.values)
             factor: Factor = Tall(Rounded(pairs.vectors), dtype_name(pairs.vectors), roots)
@@ -188,64 +177,43 @@ class Candidates:
         else:
             sent = round_to(factor, self.precision, memory=self.gram.memory)
             fineness = float(pairs.values.shape[0] - 1)
-        arithmetic = growth(math.prod(factor.shape)) * unit(self.table) * self._trace
+        trace = self.gram.trace()  # asked after the solver, which refuses numbers too large for it
+        arithmetic = growth(math.prod(factor.shape)) * unit(self.table) * trace
         lengths = column_squares(Tall(sent, "float64"))
-        left_out = self._trace - float(namespace(lengths).sum(lengths))
-        made = (self.message, self.table, fineness, self.device)
-        return Candidate(sent, factor, pairs, left_out, arithmetic, *made)
-
-
-def first_look(rule: RankRule, most: int, n_samples: int) -> tuple[int, Enough] | None:
-    """Return how many eigenpairs a rule begins with, and how many are enough once all eigenvalues are known.
-
-    None: the rule is measured on messages, which ask for theirs.
-    """
-    need = next((part for part in rule.parts() if not part.limits), None)
-    if need is None or need.measured():
-        return None
-
-    def enough(values: Array) -> int | None:
-        rank = need.choose(to_numpy(values), n_samples)
-        return None if rank is None else min(rank, most)
-
-    return min(need.first_guess(n_samples), most), enough
+        left_out = trace - float(namespace(lengths).sum(lengths))
+        return Candidate(self, sent, factor, pairs, left_out, arithmetic, fineness)
 
 
 def choose_rank(candidates: Candidates, rule: RankRule) -> tuple[Candidate, str]:
     """Return the message that the rules ask for, and which of them decided: no limit is passed to meet a need."""
     # The finest of what is needed, and then the coarsest of what is allowed: limits win.
-    chosen, decided = None, ""
-    needs = [part for part in rule.parts() if not part.limits]
-    for need in needs:
-        candidate = candidates.coarsest(need.met_by) if need.measured() else candidates.by_rule(need)
-        if candidate is None:
-            raise InputError(_impossible(need, "finest", candidates.at(candidates.last)))
-        if chosen is None or candidate.fineness > chosen.fineness:
-            chosen, decided = candidate, repr(need)
-    for limit in (part for part in rule.parts() if part.limits):
-        if not limit.measured():
-            candidate = candidates.by_rule(limit)
-        elif chosen is not None and limit.met_by(chosen):
+    chosen, decided, last = None, "", candidates.last
+    for part in sorted(rule.parts(), key=lambda part: part.limits):
+        candidate: Candidate | None
+        if not part.measured():
+            candidate = candidates.by_rule(part)
+        elif not part.limits:
+            candidate = _last(part.met_by, lambda number: candidates.at(last - number), max(0, last - START), last)
+        elif chosen is not None and part.met_by(chosen):
             continue
         else:
-            candidate = candidates.finest(limit.met_by, math.inf if chosen is None else chosen.fineness)
+            end = last if chosen is None else int(min(chosen.fineness, last))
+            candidate = _last(part.met_by, candidates.at, min(START, last), end)
         if candidate is None:
-            raise InputError(_impossible(limit, "coarsest", candidates.at(0)))
-        if chosen is None or candidate.fineness < chosen.fineness:
-            chosen, decided = candidate, repr(limit)
+            raise InputError(f"{part!r} cannot be met in {candidates.precision}; ask for something else")
+        if chosen is None or (-1 if part.limits else 1) * (candidate.fineness - chosen.fineness) > 0:
+            chosen, decided = candidate, repr(part)
     assert chosen is not None
-    missed = [f"{need!r} is not met" for need in needs if need.measured() and not need.met_by(chosen)]
-    return chosen, "; ".join([decided, *missed])
+    needs = [part for part in rule.parts() if part.measured() and not part.limits]
+    return chosen, "; ".join([decided, *(f"{need!r} is not met" for need in needs if not need.met_by(chosen))])
 
 
 def _last(
     meets: Callable[[Candidate], bool], at: Callable[[int], Candidate], start: int, end: int
 ) -> Candidate | None:
-    """Return the last message, of numbers 0 to `end`, that meets a condition met by all before it: by bisection.
-
-    It goes from `start` in growing strides until it has passed the last one, since finer messages take longer.
-    """
-    # Strides of 16, 32, 64, ... until one message meets the condition and a finer one does not; then bisection.
+    """Return the last message, of numbers 0 to `end`, that meets a condition met by all before it."""
+    # Strides of 16, 32, 64, ... from `start`, since finer messages take longer, until one message meets the condition
+    # and a finer one does not; then bisection.
     low, high, number, stride, found = -1, end + 1, min(start, end), RUNGS, None
     while high - low > 1:
         candidate = at(number)
@@ -259,12 +227,3 @@ def _last(
             number = min(end, low + stride) if low >= 0 else max(0, high - stride)
             stride *= 2
     return found
-
-
-def _impossible(rule: RankRule, which: str, candidate: Candidate) -> str:
-    summary = candidate.summary
-    return (
-        f"{rule!r} cannot be met in {summary.factor.precision}; the {which} message there is has "
-        f"rank {summary.rank}, {candidate.size()} bytes and an error of {candidate.error():.3g}: ask for something "
-        "else, or for another precision"
-    )

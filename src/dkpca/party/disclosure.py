@@ -1,6 +1,5 @@
 """What a message tells whoever holds it, in words and numbers, before it is sent."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,12 +22,13 @@ class Disclosure:
 
 
 def describe(message: messages.Message) -> Disclosure:
-    """Describe any message."""
+    """Describe any message: a summary in words of its own, others by what their class says of them."""
     if isinstance(message, messages.Summary):
         facts, told = _of_summary(message), _by_summary(message)
     else:
         header, arrays = codec.encode(message)
-        facts, told = header | {name: list(array.shape) for name, array in arrays.items()}, SAID[type(message)]
+        facts = header | {name: list(array.shape) for name, array in arrays.items()}
+        told = (" ".join(str(message.__doc__).partition("\n\n")[0].split()), NO_COLUMN)
     return Disclosure(wire.kind_of(message), {"bytes": wire.size(message), **facts}, told[:-1], told[-1:])
 
 
@@ -84,9 +84,7 @@ def share_sent(summary: messages.Summary) -> float:
     return min(1.0, sent / total) if total > 0 else 1.0
 
 
-NO_VALUE, NO_COLUMN = "any value, name or id", "column names, sample ids or raw values of a column"
-GUESSES = "a fingerprint of the sample ids in their order; it confirms a correct guess of all ids"
-SIZE = "how many rows and columns the party has"
+NO_COLUMN = "column names, sample ids or raw values of a column"
 
 
 def _of_summary(message: messages.Summary) -> dict[str, Any]:
@@ -119,58 +117,6 @@ def _by_summary(message: messages.Summary) -> tuple[str, ...]:
         message.kernel.revealed(message.rank, message.n_features),
         "groups, outliers and near-duplicates among the samples, as this party sees them",
         f"that the party has {message.n_features} columns",
-        GUESSES,
+        "a fingerprint of the sample ids in their order; it confirms a correct guess of all ids",
         NO_COLUMN,
     )
-
-
-# What each other kind of message reveals; and at last what it does not contain.
-SAID: Mapping[type[Any], tuple[str, ...]] = {
-    messages.Scores: (
-        "to each party: where its samples lie among the components of all parties' columns together",
-        "with row means: how similar each sample is to the others on average, in all parties' columns",
-        "sample ids, and any party's own factor or columns",
-    ),
-    messages.Statistics: (f"{SIZE}, and how far apart two rows are on average", NO_VALUE),
-    messages.Rows: ("how similar each new sample looks to every training sample, as this party sees it", NO_COLUMN),
-    messages.Partials: (
-        "the squared distance (or inner product) of each new sample to every training sample, not approximated: "
-        "with more new samples than columns, the whole table of the fit up to a rotation",
-        NO_COLUMN,
-    ),
-    messages.SampleTokens: (
-        "how many samples the party has, and how many of them it shares with each other party",
-        "to anyone who has the parties' key: which ids these are, by trying them out",
-        "ids in the clear, and the order of the rows",
-    ),
-    messages.RaisedIds: (
-        "how many entries the list of its owner has, which may have padded it",
-        "together with the lists of all parties, raised by all: how many samples they have in common",
-        "ids, anything by which a guess could be tested offline, and the order of the rows",
-    ),
-    messages.CommonTokens: (
-        "to each party: which of its own samples all the others have too",
-        "anything about samples that are not shared by all",
-    ),
-    messages.Seed: ("to its reader: a secret of these two parties, and a share of the key of all", "any data"),
-    messages.Shape: (SIZE, GUESSES, NO_VALUE),
-    messages.Go: ("that the party agrees to the derived values", NO_VALUE),
-    messages.Reveal: ("a random number by which rows are drawn", NO_VALUE),
-    messages.Told: ("that the party has read what it was told", NO_VALUE),
-    messages.MaskedSum: (
-        "alone, or without one of the others: nothing but that the party takes part",
-        "together with those of all parties: the sum over all of them, and no addend",
-        "to all other parties together, if they join against this one: what it added",
-        "anything that can be read without the messages of all other parties",
-    ),
-    messages.AuditRequest: ("to each party: which samples are looked at, by their positions", "any data"),
-    messages.AuditRows: (
-        "how similar the audited samples look to each of the others, not approximated",
-        "with more rows than columns: the whole table up to a rotation, whatever the rank of the summary",
-        NO_COLUMN,
-    ),
-    messages.CovariateRows: (
-        "which samples have the same batch, site or age, and how far apart these are; nothing of it is hidden",
-        "names of batches or sites, and any other column",
-    ),
-}

@@ -3,9 +3,10 @@
 The party decides, whatever the center asks. A study beyond its limits is red, and is not signed.
 """
 
+import inspect
 import json
-import logging
-from collections.abc import Callable, Collection
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, NoReturn
 
@@ -14,34 +15,21 @@ from dkpca.rank import All, RankRule, Recovery, stated
 from dkpca.settings import PROTECTIONS, check_entries, setting
 from dkpca.wording import counted, toml_values
 
-log = logging.getLogger(__name__)
-log.addHandler(logging.NullHandler())  # where it goes is the caller's choice
-
 PRECISIONS = ("compact", "float16", "float32", "float64")  # coarse to fine
 MOST = 10**9 - 1  # a limit on a number that limits nothing
 
 
-def _limit(default: Any, valid: Callable[[Any], bool], advice: str, meaning: str) -> Any:
-    return setting(default, (valid, f"write {advice}"), meaning)
+def _limit(default: Any, valid: Callable[[Any], bool], advice: str) -> Any:
+    return setting(default, (valid, f"write {advice}"), "")
 
 
-def _count(default: int, least: int, meaning: str) -> Any:
+def _count(default: int, least: int) -> Any:
     advice = f"a whole number, at least {least}"
-    return _limit(default, lambda value: type(value) is int and least <= value <= MOST, advice, meaning)
+    return _limit(default, lambda value: type(value) is int and least <= value <= MOST, advice)
 
 
-def _texts(default: tuple[str, ...], advice: str, meaning: str, known: Collection[str] = ()) -> Any:
-    """List of texts: of these, at least one, if some are known."""
-    return _limit(
-        default,
-        lambda value: (
-            isinstance(value, list | tuple)
-            and all(isinstance(each, str) for each in value)
-            and (not known or set() < set(value) <= set(known))
-        ),
-        advice,
-        meaning,
-    )
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
 
 
 @dataclass(frozen=True)
@@ -57,18 +45,19 @@ class Limits:
     samples : int, default=50
         Minimum number of samples in a message.
     precision : {"compact", "float16", "float32", "float64"}, default="float32"
-        Highest precision sent. Compact numbers are always allowed, with no more digits than this precision has.
+        Highest precision sent: compact, float16, float32 or float64. Compact numbers are always allowed, with no
+        more digits than this precision has.
     rank : int, default=100
         Maximum number of eigenpairs sent. A request for more is refused; a rule such as "auto" stops there.
     audit_rows : int, default=0
-        Maximum number of true rows of the kernel matrix sent for an audit.
+        Maximum number of true rows of the kernel matrix sent for an audit; 0: none.
     batches : int, default=0
-        Maximum number of batches of new samples. Distances to all samples of the fit (`exact=True`) reveal the
-        whole table, and need `recovery=1`.
+        Maximum number of batches of new samples; 0: none. Distances to all samples of the fit (`exact=True`) reveal
+        the whole table, and need `recovery=1`.
     protect : tuple of str, default=("none", "sums", "blind")
-        Protection modes allowed.
+        Protection modes allowed: any of none, sums and blind.
     studies : int, default=1
-        Most studies of this table.
+        Maximum number of studies with this table.
     public : tuple of str, default=()
         Parties whose columns the center may have; a blind fit then hides nothing.
     covariates : tuple of str, default=()
@@ -90,38 +79,31 @@ class Limits:
         0.5,
         lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1,
         "a share of variance from 0 to 1, such as 0.5",
-        "Largest R² with which an attacker may recover a column, from all messages about this table.",
     )
-    known_rows: int = _count(30, 1, "Number of rows that the attacker is assumed to know.")
-    samples: int = _count(50, 1, "Minimum number of samples in a message.")
-    precision: str = _limit(
-        "float32",
-        lambda value: isinstance(value, str) and value in PRECISIONS,
-        f"one of {list(PRECISIONS)}",
-        f"Highest precision of the numbers sent: one of {', '.join(PRECISIONS)}.",
+    known_rows: int = _count(30, 1)
+    samples: int = _count(50, 1)
+    precision: str = _limit("float32", lambda value: value in list(PRECISIONS), f"one of {list(PRECISIONS)}")
+    rank: int = _count(100, 1)
+    audit_rows: int = _count(0, 0)
+    batches: int = _count(0, 0)
+    protect: tuple[str, ...] = _limit(
+        PROTECTIONS,
+        lambda value: _are_texts(value) and set() < set(value) <= set(PROTECTIONS),
+        f"a list of some of {list(PROTECTIONS)}",
     )
-    rank: int = _count(100, 1, "Maximum number of eigenpairs sent.")
-    audit_rows: int = _count(0, 0, "Maximum number of true rows of the kernel matrix sent for an audit; 0: none.")
-    batches: int = _count(0, 0, "Maximum number of batches of new samples; 0: none.")
-    protect: tuple[str, ...] = _texts(
-        PROTECTIONS, f"a list of some of {list(PROTECTIONS)}", "Protection modes allowed.", PROTECTIONS
-    )
-    studies: int = _count(1, 0, "Maximum number of studies with this table.")
-    public: tuple[str, ...] = _texts((), "a list of parties", "Parties whose columns the center may already have.")
-    covariates: tuple[str, ...] = _texts(
-        (), "a list of columns", "Columns of this table that may be sent in the clear as covariates (batch, site)."
-    )
+    studies: int = _count(1, 0)
+    public: tuple[str, ...] = _limit((), _are_texts, "a list of parties")
+    covariates: tuple[str, ...] = _limit((), _are_texts, "a list of columns")
 
     def __post_init__(self) -> None:
         allowed = {each.name: each.metadata["allowed"] for each in fields(self)}
         check_entries(vars(self), allowed, "limits", what="limits")
 
     def to_toml(self) -> str:
-        """Write limits.toml, each limit with its meaning."""
-        return "".join(
-            f"# {each.metadata['help']}\n{each.name} = {json.dumps(getattr(self, each.name))}\n"
-            for each in fields(self)
-        )
+        """Write limits.toml, each limit with its meaning: what the docstring says of it."""
+        told = dict(re.findall(r"^(\w+) : .*\n((?:    .+\n?)+)", str(inspect.getdoc(type(self))), re.MULTILINE))
+        lines = ((" ".join(told[name].split()), name, json.dumps(value)) for name, value in vars(self).items())
+        return "".join(f"# {meaning}\n{name} = {value}\n" for meaning, name, value in lines)
 
     def check_samples(self, n_samples: int) -> None:
         """Refuse to say anything about too few rows."""
@@ -181,11 +163,11 @@ def from_toml(text: str, source: object = "limits.toml") -> Limits:
         if wrong:
             raise InputError(f"{source}: {what} limits {sorted(wrong)}; write each of {sorted(known)}, and no other")
     try:
-        return Limits(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
+        values |= {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
+        return Limits(**values)
     except InputError as error:
         raise InputError(f"{source}: {error}") from error
 
 
 def _refuse(reason: str) -> NoReturn:
-    log.warning("refused: %s", reason)
     raise PolicyError(f"refused by the party's limits: {reason}; ask for something else, or have limits.toml changed")

@@ -12,10 +12,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from dkpca import messages
-from dkpca.errors import FusionError, ProtectionError, WireError
+from dkpca.errors import FusionError, WireError
 from dkpca.kernels import Kernel
 from dkpca.linalg.leading import Solver
 from dkpca.linalg.precision import Rounded
+from dkpca.messages import POINT_BYTES, TOKEN_BYTES
 from dkpca.protection.masks import POWERS, ModularRing
 from dkpca.protection.quantities import Addends
 from dkpca.rank import RankRule, stated
@@ -32,12 +33,14 @@ class Question:
     answer: ClassVar[type[Any] | tuple[type[Any], ...]]
     reads_table: ClassVar[bool]  # whether the party looks at its table for the answer
 
-    def __init_subclass__(cls, *, answer: Any, reads_table: bool = True) -> None:
-        cls.answer, cls.reads_table = answer, reads_table
+    most: ClassVar[int]  # bytes of an answer, where its question does not tell
+
+    def __init_subclass__(cls, *, answer: Any, reads_table: bool = True, most: int = HEADER) -> None:
+        cls.answer, cls.reads_table, cls.most = answer, reads_table, most
 
     def most_bytes(self) -> int:
         """Bytes that an answer has at most."""
-        return HEADER
+        return self.most
 
     def check(self, party: str, answer: Any) -> None:
         """Raise `FusionError`, naming the party, unless this can be its answer."""
@@ -57,25 +60,19 @@ class SeedsWanted(Question, answer=messages.Seed, reads_table=False):
 
 
 @dataclass(frozen=True)
-class TokensWanted(Question, answer=messages.SampleTokens, reads_table=False):
+class TokensWanted(Question, answer=messages.SampleTokens, reads_table=False, most=HEADER + 10**8 * TOKEN_BYTES):
     """Asks which samples the party has, under the parties' key."""
 
     batch: str = ""  # of new samples; empty: those of the fit
 
-    def most_bytes(self) -> int:
-        return HEADER + 10**8 * messages.TOKEN_BYTES
-
 
 @dataclass(frozen=True)
-class HopWanted(Question, answer=messages.RaisedIds, reads_table=False):
+class HopWanted(Question, answer=messages.RaisedIds, reads_table=False, most=HEADER + 10**8 * POINT_BYTES):
     """Asks for one hop of a ring: the own list first, then that of the party before, raised to the own secret."""
 
     hop: int
     union: bool = False  # whether samples that not all parties have are kept, so that lists must not be padded
     batch: str = ""
-
-    def most_bytes(self) -> int:
-        return HEADER + 10**8 * messages.POINT_BYTES
 
 
 @dataclass(frozen=True)
@@ -148,8 +145,7 @@ class SummaryWanted(Question, answer=messages.Summary):
     def most_bytes(self) -> int:
         if not self.n_samples:
             return MOST
-        width = min(stated(self.rank) or self.n_samples, self.n_samples)
-        return HEADER + 8 * self.n_samples * (width + 2)
+        return HEADER + 8 * self.n_samples * (min(stated(self.rank) or self.n_samples, self.n_samples) + 2)
 
     def check(self, party: str, answer: Any) -> None:
         super().check(party, answer)
@@ -211,12 +207,8 @@ class SumsWanted(MaskedWanted, answer=messages.MaskedSum):
     @property
     def rings(self) -> tuple[ModularRing, ModularRing]:
         """ModularRing of the numbers, and of the lengths of samples."""
-        bounds = (sum(self.bounds.values()), sum(self.length_bounds.values()))
-        numbers, lengths = (
-            ModularRing.for_sum(bits, bound, len(self.roster))
-            for bits, bound in zip((self.what.bits, 64), bounds, strict=True)
-        )
-        return numbers, lengths
+        n_parties, bounds, longest = len(self.roster), sum(self.bounds.values()), sum(self.length_bounds.values())
+        return ModularRing.for_sum(self.what.bits, bounds, n_parties), ModularRing.for_sum(64, longest, n_parties)
 
     def sizes(self) -> tuple[int, int]:
         rows = self.rows
@@ -266,14 +258,11 @@ class CovariatesWanted(Question, answer=messages.CovariateRows):
 
 
 @dataclass(frozen=True)
-class RowsWanted(Question, answer=(messages.Rows, messages.Partials)):
+class RowsWanted(Question, answer=(messages.Rows, messages.Partials), most=MOST):
     """Asks where new samples lie."""
 
     batch: str
     exact: bool = False
-
-    def most_bytes(self) -> int:
-        return MOST
 
 
 @dataclass(frozen=True)
@@ -287,9 +276,7 @@ class ResultGiven(Question, answer=messages.Told, reads_table=False):
 
 
 KINDS: Mapping[str, type[Any]] = {
-    cls.__name__: cls
-    for cls in (*Question.__subclasses__(), *MaskedWanted.__subclasses__())
-    if cls is not MaskedWanted
+    cls.__name__: cls for cls in {*Question.__subclasses__(), *MaskedWanted.__subclasses__()} - {MaskedWanted}
 }
 
 
@@ -300,8 +287,6 @@ def packed_numbers(numbers: Sequence[int]) -> messages.Numbers:
 
 def numbers_in(packed: messages.Numbers) -> np.ndarray[Any, np.dtype[np.intp]]:
     """Whole numbers of 4 bytes each."""
-    if packed.size % 4:
-        raise ProtectionError("positions of samples are not whole numbers of 4 bytes")
     return np.frombuffer(packed.tobytes(), dtype="<u4").astype(np.intp)
 
 

@@ -1,13 +1,13 @@
 """How well somebody who knows some of a party's rows could rebuild the others from all that a plan sends.
 
 The party runs the attacks on itself, on exactly what is about to leave, and sees R squared by column on rows that the
-attacker did not know. Nothing of it leaves. Each attack is a function of what was seen, the truth and the draws of
-known rows. It uses no other row of the truth, but for its score: R squared by column on the rows not known, one line
-per draw; None where the attack has no meaning. Only the search for independent components starts at the truth (a long
-one from anywhere mostly ends there too, or finds less), and decoding is not run: whether it would succeed is counted.
+attacker did not know. Nothing of it leaves. Each attack takes what was seen, the truth and draws of known rows, and
+returns R squared by column, one line per draw; None where it has no meaning. Unknown rows count for its score alone.
+Only the search for independent components starts at the truth (a long one from anywhere mostly ends there too, or
+finds less), and decoding is not run: whether it would succeed is counted.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
@@ -67,9 +67,9 @@ class Seen:
     @cached_property
     def along_paths(self) -> dict[float, Matrix]:
         """Points as far apart as the shortest path over similar pairs: small values of a kernel are noise."""
-        K, found = self.factor @ self.factor.T, {}
         # Steps join samples whose kernel value is a fair share of their own; far pairs, whose values are noise, get
         # the length of the shortest way over such steps, or half as much again as the farthest if there is none.
+        K, found = self.factor @ self.factor.T, {}
         own = np.sqrt(np.maximum(np.diagonal(K), 1e-300))
         apart = np.sqrt(np.maximum(_to_one(self.squared), 0.0))
         for similar in SIMILAR:
@@ -140,10 +140,7 @@ class Truth:
         return cls(np.hstack(values), lengths * (size / size.max()), column, scaled, len(far))
 
     def score(self, guess: Matrix, known: Matrix) -> Matrix:
-        """R squared by column on the rows that were not known: as numbers, categories or cut off; the most of these.
-
-        A column that is constant there has none to give. A guess may be of the numbers alone.
-        """
+        """R squared by column on the rows not known, as numbers, categories or cut off: the most; 0 for constants."""
         others, n = np.setdiff1d(np.arange(len(guess)), known), self.n_columns
         # R^2 = 1 - |truth - guess|^2 / |truth - mean|^2, over the rows that the attacker did not know.
         truth, apart = self.values[others, : guess.shape[1]], self.column[n : guess.shape[1]]
@@ -169,41 +166,40 @@ def _n_values(column: Matrix) -> float:
     return np.inf
 
 
-Attack = Callable[[Seen, Truth, Sequence[Matrix]], Matrix | None]
-
-
-def by_paths(similar: float, seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | None:
+def by_paths(similar: float, seen: Seen, *about: Any) -> Matrix | None:
     """Regression on points by the lengths of shortest paths, where a kernel forgets large distances (Isomap)."""
-    return regressed(seen.along_paths[similar], truth, draws) if seen.kernel.unit_diagonal else None
+    return regressed(seen.along_paths[similar], *about) if seen.kernel.unit_diagonal else None
 
 
 def by_rotation(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
     """Points are the columns up to a rotation and a shift: Procrustes finds both from fewer rows than ridge."""
     points, table = seen.coordinates[:, : truth.n_columns], truth.values[:, : truth.n_columns] * truth.lengths
-    with quiet():  # a column that is tiny beside the others is guessed wildly
-        guesses = [rotated(points, known, table[known]) / truth.lengths for known in draws]
-    return np.array([truth.score(guess, known) for guess, known in zip(guesses, draws, strict=True)])
+
+    def guesses(known: Matrix) -> list[Matrix]:
+        with quiet():  # a column that is tiny beside the others is guessed wildly
+            return [rotated(points, known, table[known]) / truth.lengths]
+
+    return best_of(guesses, truth, draws)
 
 
 def by_independence(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
     """Independent components of the points; the known rows only tell which of them a column is, and its unit."""
-    values, scores = truth.values[:, : truth.n_columns], list[Matrix]()
+    values = truth.values[:, : truth.n_columns]
     found = independent_components(seen.of_all, values)[: len(values)]
-    for known in draws:
+
+    def guesses(known: Matrix) -> list[Matrix]:
         # Each column is matched with the component that explains most of its known values by a straight line.
         F, V = found[known] - found[known].mean(axis=0), values[known] - values[known].mean(axis=0)
         slopes = (F.T @ V) / np.maximum((F**2).sum(axis=0), 1e-300)[:, None]
         which = np.argmax(slopes**2 * (F**2).sum(axis=0)[:, None], axis=0)
         guess = (found - found[known].mean(axis=0))[:, which] * slopes[which, np.arange(truth.n_columns)]
-        scores.append(truth.score(guess + values[known].mean(axis=0), known))
-    return np.array(scores)
+        return [guess + values[known].mean(axis=0)]
+
+    return best_of(guesses, truth, draws)
 
 
 def by_shape(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | None:
-    """Naming who has what few samples have: these stand out, even if no known row is among them.
-
-    The attacker knows how many they are, and names as many of those farthest out.
-    """
+    """Naming who has what few samples have, and how many they are: as many of those farthest out."""
     T, scores = len(truth.values), np.zeros((len(draws), truth.n_columns))
     # A single sample's category does not count: of many such in a column, some would be named by chance.
     few = T - np.array([np.unique(each, return_counts=True)[1].max() for each in truth.values.T])
@@ -238,10 +234,7 @@ def by_lengths(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | No
 
 
 def by_decoding(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
-    """Trying all possible rows: if a message tells more bits than a row has, only one of them fits.
-
-    The search is not run. Whether it would succeed follows from the bits that were sent, and those of a row.
-    """
+    """Trying all possible rows: if a message tells more bits than a row has, only one of them fits."""
     scores, varying = np.zeros((len(draws), truth.n_columns)), np.ptp(truth.table, axis=0) > 0
     Q = scipy.linalg.orth(truth.values[:, : truth.n_columns])  # a text column's last 0/1 column follows from others
     width = len(draws[0]) - 1 - Q.shape[1]  # of the directions whose mixtures the known rows still determine
@@ -264,14 +257,14 @@ def _bits_of_a_row(table: Matrix, most: float) -> float:
         n_values, has = _n_values(column), column == column.max()
         if n_values != 2:
             bits += min(np.log2(n_values), most)
-            continue
-        group = next((each for each in groups if not (has & np.any(each, axis=0)).any()), [])
-        groups += [] if group else [group]
-        group.append(has)
+        elif group := next((each for each in groups if not (has & np.any(each, axis=0)).any()), None):
+            group.append(has)
+        else:
+            groups.append([has])
     return float(bits + sum(np.log2(1.0 + len(group)) for group in groups))
 
 
-ATTACKS: dict[str, Attack] = {
+ATTACKS: dict[str, Callable[[Seen, Truth, Sequence[Matrix]], Matrix | None]] = {
     "factor rows": lambda seen, *about: regressed(seen.factor, *about),
     "distances": lambda seen, *about: regressed(seen.coordinates, *about),
     **{f"paths over similarity {similar:g}": partial(by_paths, similar) for similar in SIMILAR},
@@ -349,10 +342,7 @@ def regressions_on_directions(directions: Matrix, known: Matrix, values: Matrix,
 
 
 def ridge(similar: Sequence[Matrix], known: Matrix, values: Matrix) -> Matrix:
-    """Kernel ridge regression; a column takes the kernel and penalty best when known rows are left out one by one.
-
-    Each kernel is a matrix of all rows with the known ones.
-    """
+    """Ridge by kernels (all rows x known); a column takes kernel and penalty best when known rows are left out."""
     mean = values.mean(axis=0)
     best, guess = np.full(len(mean), np.inf), np.broadcast_to(mean, (len(similar[0]), len(mean))).copy()
     for K in similar:
@@ -387,10 +377,7 @@ def rotated(features: Matrix, known: Matrix, values: Matrix) -> Matrix:
 
 
 def independent_components(points: Matrix, start: Matrix | None = None) -> Matrix:
-    """Return centered components of length 1, as many as the points have dimensions, in no order and of any sign.
-
-    `start` has columns, over the first of the points, near which components are looked for first.
-    """
+    """Centered components of length 1: first near the columns of `start`, which are of the first of the points."""
     # Whitened points, without directions that are only rounding.
     centered = _to_one(points - points.mean(axis=0))
     squares, V = np.linalg.eigh(centered.T @ centered)
@@ -505,8 +492,8 @@ def measure(summary: Summary, X: Any, *, known_rows: int = KNOWN_ROWS, random_st
     """
     table = to_numpy(X)
     if table.shape != (summary.n_samples, summary.n_features):
-        expected = f"{summary.n_samples} samples with {counted(summary.n_features, 'column')}"
-        raise InputError(f"the summary is about {expected}, the table has the shape {table.shape}")
+        expected = summary.n_samples, summary.n_features
+        raise InputError(f"the summary is about a table of shape {expected}, this one has the shape {table.shape}")
     if summary.kernel.columns_are == "categories" and table.dtype.kind not in "biuf":  # only which are equal counts
         table = np.column_stack([np.unique(column.astype(str), return_inverse=True)[1] for column in table.T])
     table = np.asarray(table, dtype=np.float64)
@@ -529,32 +516,31 @@ def against(
     # The strongest result of each attack counts. Several things seen are also put side by side: two factors of the
     # same rows may tell together what neither tells alone.
     found = [run(each, truth, draws) for each in seen]
-    names = list(dict.fromkeys(name for each in found for name in each))
-    nothing = (0.0,) * truth.n_columns
-    strongest = {name: tuple(map(max, *(each.get(name, nothing) for each in found), nothing)) for name in names}
     if len(seen) > 1:
         both = np.hstack([_to_one(part) for each in seen for part in (each.factor, each.coordinates)])
-        strongest["side by side"] = _mean(regressed(both, truth, draws))
-        decoded = _mean(by_decoding(replace(seen[0], factor=both), truth, draws))
-        strongest["decoding"] = tuple(map(max, strongest["decoding"], decoded))
+        decoded = by_decoding(replace(seen[0], factor=both), truth, draws)
+        found.append({"side by side": _mean(regressed(both, truth, draws)), "decoding": _mean(decoded)})
+    strongest: dict[str, tuple[float, ...]] = {}
+    for name, scores in chain.from_iterable(each.items() for each in found):
+        strongest[name] = tuple(map(max, strongest.get(name, scores), scores))
     return Measurement(len(draws[0]), len(table), strongest)
 
 
 def rare_first(order: Matrix, table: Matrix) -> Matrix:
     """Return the order of rows with some first that have what few have: else there might be none among the first."""
-    first = list[int]()
+    first = dict[int, None]()
     for column in table[order].T:
         _, which, counts = np.unique(column, return_inverse=True, return_counts=True)
         if counts.max() > (1.0 - RARE) * len(order):
-            first += np.flatnonzero(which != np.argmax(counts))[:RARE_ROWS].tolist()
-    first = list(dict.fromkeys(first))[: MOST_ROWS // 4]
-    return order[[*first, *np.setdiff1d(np.arange(len(order)), first)]]
+            first |= dict.fromkeys(np.flatnonzero(which != np.argmax(counts))[:RARE_ROWS].tolist())
+    front = list(first)[: MOST_ROWS // 4]
+    return order[[*front, *np.setdiff1d(np.arange(len(order)), front)]]
 
 
 def run(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> dict[str, tuple[float, ...]]:
     """R squared by attack and column, for the attacks that have a meaning here."""
-    found = {name: attack(seen, truth, draws) for name, attack in ATTACKS.items()}
-    return {name: _mean(scores) for name, scores in found.items() if scores is not None}
+    found = ((name, attack(seen, truth, draws)) for name, attack in ATTACKS.items())
+    return {name: _mean(scores) for name, scores in found if scores is not None}
 
 
 def _mean(scores: Matrix) -> tuple[float, ...]:
@@ -568,12 +554,19 @@ def draws_of(n_samples: int, known_rows: int, random_state: int) -> list[Matrix]
 
 
 def regressed(features: Matrix, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
-    """Scores of the regression that does best over all draws, by column."""
-    directions, tried = in_equal_lengths(features), []
-    for known in draws:
+    """Scores of the regression that does best."""
+    directions = in_equal_lengths(features)
+
+    def guesses(known: Matrix) -> Iterable[Matrix]:
         about = known, truth.values[known], len(truth.column) - truth.n_cut_off
-        guesses = chain(regressions(features, *about), regressions_on_directions(directions, *about))
-        tried.append([truth.score(guess, known) for guess in guesses])
+        return chain(regressions(features, *about), regressions_on_directions(directions, *about))
+
+    return best_of(guesses, truth, draws)
+
+
+def best_of(guesses: Callable[[Matrix], Iterable[Matrix]], truth: Truth, draws: Sequence[Matrix]) -> Matrix:
+    """Scores of the guess from known rows that does best over all draws, by column."""
+    tried = [[truth.score(guess, known) for guess in guesses(known)] for known in draws]
     scores = np.array(list(zip(*tried, strict=True)))  # (regressions, draws, columns)
     best = np.argmax(np.clip(scores, 0.0, 1.0).mean(axis=1), axis=0)
     return np.asarray(np.take_along_axis(scores, best[None, None, :], axis=0)[0])

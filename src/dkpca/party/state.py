@@ -45,52 +45,31 @@ class PartyState(_Kept):
 
     Attributes
     ----------
-    party : str
-        Name of the party.
-    summary_id : str
-        Fingerprint of the summary it belongs to.
+    party, summary_id : str
+        Name of the party, and fingerprint of the summary that the state belongs to.
     kernel : Kernel
         Kernel of the fit.
-    origin : array of shape (n_features,)
-        Point from which the columns are measured.
-    anchors : array of shape (n_anchors, n_features), optional
-        Rows that new samples are compared with; None where they can be had from the table again.
-    positions : array of shape (n_anchors,), optional
-        Of the anchors among the training samples; None: all of them.
-    weights : array of shape (n_anchors, rank)
-        Factor row of y = kernel(y, anchors) @ weights + offset.
-    precision : str
-        How numbers are sent.
-    solver : str
-        Which one, what it did, and why it was chosen.
-    decided : str
-        The rule that decided how much was sent, and those that could not be met.
+    origin, shift, scale : array of shape (n_features,)
+        Point from which columns are measured; before that, means and deviations by which they are scaled (or None).
+    anchors, positions : array, optional
+        Rows that new samples are compared with (None: had from the table again), and which samples they are (None:
+        all).
+    weights, offset : array
+        Factor row of y = kernel(y, anchors) @ weights + offset (None, unless the matrix was centered).
+    precision, protect, decided, solver : str
+        How numbers are sent, and what protects them; the rule that decided how much, and the solver.
     steps : array of shape (rank,), optional
         By which the columns of the factor were rounded, if it was sent compact.
-    training : array of shape (n_samples, n_features), optional
-        All rows, for the paper's way to place new samples only.
-    keep_training : bool
-        Whether they were to be kept.
-    shift, scale : array of shape (n_features,), optional
-        Means and deviations of the training columns, in which new columns are measured; None: as they are.
-    preparation : mapping, optional
-        How the commands turn the party's table into these columns; None: it came as numbers.
-    columns : tuple of str, optional
-        Their names, in which order new samples have to have them; None: they had none.
-    protect : {"none", "blind"}
-        How its fit was protected, and so must be what it says of new samples.
-    offset : array of shape (rank,), optional
-        Of a Gram matrix that was centered.
+    training, keep_training : array of shape (n_samples, n_features) and bool
+        All rows, for the paper's way to place new samples only, and whether they were to be kept.
+    preparation, columns : mapping and tuple of str, optional
+        How the commands turn the party's table into numbers; names of the columns, if they had any.
     recovery : Measurement, optional
         What somebody who knows some rows recovers of the others from the summary; None: not measured.
-    share : array of shape (rank, n_components), optional
-        Of a blind fit, once its result is known: the party's share of a score is a factor row times these.
-    share_deviations : tuple of float
-        Deviation of that share over the samples of the fit, by component.
-    result_id : str
-        Fingerprint of that result.
+    share, share_deviations, result_id : array of shape (rank, n_components), tuple of float and str
+        Of a blind fit, once its result is known: the party's share of a score is a factor row times `share`.
     dominant : (int, float), optional
-        Column that makes up nearly all of the distances between samples, and its share; None: there is none.
+        Column that makes up nearly all of the distances between samples, and its share.
 
     Examples
     --------
@@ -120,10 +99,7 @@ class PartyState(_Kept):
 
 @dataclass(frozen=True, kw_only=True)
 class SumState(_Kept):
-    """What a party keeps of a fit by masked sums: rows to compare new samples with. It contains data: never send it.
-
-    `positions` are those of the landmarks among the samples of the fit, None where all of them are compared.
-    """
+    """What a party keeps of a fit by masked sums: rows to compare new samples with. Never send it: it has data."""
 
     run: str
     bits: int = 32

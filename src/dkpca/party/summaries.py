@@ -17,7 +17,7 @@ from dkpca.linalg.arrays import Array, MemoryLimit, dtype_name, namespace, quiet
 from dkpca.linalg.arrays import device as device_of
 from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.leading import leading
-from dkpca.linalg.precision import COMPACT, DIGITS, Factor, Rounded, largest, round_by, round_to
+from dkpca.linalg.precision import COMPACT, DIGITS, Rounded, largest, round_by, round_to
 from dkpca.linalg.rows import (
     Index,
     at_hand,
@@ -32,12 +32,10 @@ from dkpca.linalg.rows import (
     threads_of_our_own,
 )
 from dkpca.messages import AuditRequest, AuditRows, Partials, Rows, Statistics, Summary, check_party_name
-from dkpca.party.candidates import Candidate, Candidates, choose_rank, first_look
+from dkpca.party.candidates import Candidate, Candidates, choose_rank
 from dkpca.party.limits import ANYTHING, Limits
 from dkpca.party.questions import StatisticsWanted, SummaryWanted
-from dkpca.party.recovery import Measurement
 from dkpca.party.state import PartyState, State, SumState
-from dkpca.wording import counted
 
 FLAT = 0.5  # of the largest effective rank there is, (trace K)^2 / |K|_F^2: beyond it a spectrum is flat
 LEAST = {"float32": 1e-30, COMPACT: 2.0**-900}  # a factor smaller than this has lost digits
@@ -78,24 +76,11 @@ def summarize(
     device: str | None = None,
     memory: MemoryLimit | None = None,
 ) -> tuple[Summary, PartyState]:
-    """Compute the one message that a party sends, and the state that it keeps.
-
-    Eigenvalues at the level of rounding error are never sent.
-
-    Parameters
-    ----------
-    prepared : bool
-        Whether columns have mean 0 and standard deviation 1 already. The bounds include the rounding of that.
-    known_rows : int
-        Number of rows an attacker is assumed to know when the message is attacked before it leaves; the result is
-        kept in the state. 0: no attack.
-    blind : Turned, optional
-        For a center that is not to see any sample: the rotations of samples and columns. The Gram matrix is
-        centered first, since the center cannot do it.
-    memory : MemoryLimit, optional
-        Limit for arrays with one row per sample; larger arrays are stored in temporary files.
-    """
-    _check_samples(X, party, limits)
+    """The one message that a party sends, attacked by `known_rows` (0: not), and the state that it keeps."""
+    check_party_name(party)
+    limits.check_samples(X.shape[0])
+    if X.shape[0] < 2:
+        raise InputError(f"party {party!r} has 1 row; a fit needs at least 2 samples")
     limits.check_form(asked.precision, "none" if blind is None else "blind")
     rank = limits.bounded(asked.rank.sent_in(asked.precision))
     with threads_of_our_own():  # a decorator would hold the caller's X to the end, beside what is made of it
@@ -114,70 +99,65 @@ def summarize(
             gram = Centered(gram)
 
         # Leading eigenpairs of K, lambda and V (linalg/leading.py picks the solver): as many as the rule first asks
-        # for. `Candidates` computes more if the rule needs them.
-        eigenpairs = partial(leading, gram, solver=asked.solver, random_state=asked.random_state, device=device)
-        most = min(limits.rank, gram.n)
+        # for, and more if it needs them. The rule reads the spectrum, and goals are measured on the message.
         with _naming(party):
-            first = first_look(rank, most, gram.n)
-            pairs = None if first is None else eigenpairs(first[0], enough=first[1])
-
-            # The rank is chosen: the rule reads the spectrum, and goals are measured on the message.
             candidates = Candidates(
                 gram=gram,
                 table=X,
-                message=_message(table, party, sample_ids, blind),
+                message=partial(
+                    Summary,
+                    party=party,
+                    kernel=kernel if blind is None else Precomputed(),
+                    sample_digest=_digest(sample_ids, X) if blind is None else blind.hidden_digest,
+                    n_features=X.shape[1],
+                    diagonal=_diagonal(kernel, X, party),  # a blind center has none
+                    turned=blind is not None,
+                ),
                 precision=asked.precision,
                 digits=DIGITS[limits.precision],
-                most=most,
-                pairs=pairs,
-                eigenpairs=eigenpairs,
+                most=min(limits.rank, gram.n),
+                eigenpairs=partial(
+                    leading, gram, solver=asked.solver, random_state=asked.random_state, device=device
+                ),
                 turn=None if blind is None else blind.turned,
                 device=device,
             )
-            _check_coarsest(candidates, limits)
+            candidates.begin(rank)
+            if limits.recovery < 1:  # no message stays within the limits if the coarsest does not
+                known_rows, coarsest = limits.known_rows, candidates.at(0)
+                limits.check_recovery(coarsest.summary.rank, coarsest.recovery(known_rows).worst)
             # A candidate has the factor A = V sqrt(lambda), so that K ~ A A', rounded for the wire already.
             chosen, decided = choose_rank(candidates, rank)
 
         # The one message of the protocol: that factor, and bounds on what was left out and rounded.
-        summary = chosen.summary
-        check_not_vanished(gram.trace(), X, party)
-        check_not_lost(chosen.exact, summary.factor, party)
+        _check_range(gram.trace(), X, chosen, party)
         if blind is not None:
-            _check_spectrum(to_numpy(chosen.pairs.values), summary.trace_left_out, gram, party)
-        recovered = _recovered(chosen, limits, known_rows)
-        return summary, _kept(table, chosen, decided, blind, keep_training=asked.keep_training, recovery=recovered)
+            _check_spectrum(to_numpy(chosen.pairs.values), chosen.summary.trace_left_out, gram, party)
+        recovered = chosen.recovery(known_rows) if known_rows else None
+        limits.check_recovery(chosen.summary.rank, 0.0 if recovered is None else recovered.worst)
+        state = _kept(table, chosen, blind, decided=decided, recovery=recovered)
+        return chosen.summary, replace(state, training=X, keep_training=True) if asked.keep_training else state
 
 
-def _kept(
-    table: "Measured",
-    chosen: Candidate,
-    decided: str,
-    blind: Turned | None,
-    *,
-    keep_training: bool,
-    recovery: Measurement | None,
-) -> PartyState:
+def _kept(table: "Measured", chosen: Candidate, blind: Turned | None, **known: Any) -> PartyState:
     """What places new samples: kernel(y, anchors) @ weights is a further row of the factor that was sent."""
-    summary, extension, X = chosen.summary, chosen.pairs.extension, table.X
+    summary, extension = chosen.summary, chosen.pairs.extension
     if blind is not None:
         R = blind.columns(summary.rank)
         extension = replace(extension, weights=extension.weights @ R, offset=extension.offset @ R)
     return PartyState(
         party=summary.party,
         summary_id=wire.fingerprint(summary),
-        anchors=table.kernel.anchors(X, extension.anchors),
+        anchors=table.kernel.anchors(table.X, extension.anchors),
         positions=extension.anchors,
         weights=extension.weights,
         precision=summary.factor.precision,
         solver=chosen.pairs.solver,
-        decided=decided,
         steps=summary.factor.scale if summary.factor.precision == COMPACT else None,
-        training=X if keep_training else None,
-        keep_training=keep_training,
         protect="none" if blind is None else "blind",
         offset=None if blind is None else extension.offset,
-        recovery=recovery,
         **table.how(),
+        **known,
     )
 
 
@@ -223,36 +203,6 @@ def measured_for(
     return Measured(X, kernel, origin, shift, scale, standardizing_error(X) if prepared else 0.0)
 
 
-def _message(
-    table: Measured, party: str, sample_ids: Sequence[str] | None, blind: Turned | None
-) -> Callable[..., Summary]:
-    """Return a function that makes the summary from a factor and its bounds; a blind one has no kernel or ids."""
-    kernel = table.kernel if blind is None else Precomputed()
-    return partial(
-        Summary,
-        party=party,
-        kernel=kernel,
-        sample_digest=_digest(sample_ids, table.X) if blind is None else blind.hidden_digest,
-        n_features=table.X.shape[1],
-        diagonal=_diagonal(kernel, table.X, party),
-        turned=blind is not None,
-    )
-
-
-def _check_samples(X: Array, party: str, limits: Limits) -> None:
-    check_party_name(party)
-    limits.check_samples(X.shape[0])
-    if X.shape[0] < 2:
-        raise InputError(f"party {party!r} has {counted(X.shape[0], 'row')}; a fit needs at least 2 samples")
-
-
-def _check_coarsest(candidates: Candidates, limits: Limits) -> None:
-    """Raise if even the coarsest message reveals more than the limits allow."""
-    if limits.recovery < 1:
-        coarsest = candidates.at(0)
-        limits.check_recovery(coarsest.summary.rank, coarsest.recovery(limits.known_rows).worst)
-
-
 def _check_spectrum(values: Array, left_out: float, gram: Gram, party: str) -> None:
     """Refuse a kernel matrix close to the identity: its known eigenvectors would reveal the rotation."""
     # Eigenvalues not sent are taken as equal, which minimizes their sum of squares.
@@ -274,16 +224,6 @@ def _naming(party: str) -> Iterator[None]:
         raise InputError(f"party {party!r}: {error}") from error
 
 
-def _recovered(candidate: Candidate, limits: Limits, known_rows: int) -> Measurement | None:
-    """Run the recovery attack with the known rows of the limits, else `known_rows`; refuse one above the limit."""
-    known_rows = limits.known_rows if limits.recovery < 1 else known_rows
-    if not known_rows:
-        return None
-    found = candidate.recovery(known_rows)
-    limits.check_recovery(candidate.summary.rank, found.worst)
-    return found
-
-
 @threads_of_our_own()
 def extend(
     state: PartyState,
@@ -295,10 +235,7 @@ def extend(
     device: str | None = None,
     memory: MemoryLimit | None = None,
 ) -> Any:
-    """Return the factor rows of new samples, a(y) = k(y, X) V / sqrt(lambda), as `Rows`.
-
-    Exact, the paper's message as `Partials`: distances or inner products to every training sample.
-    """
+    """Factor rows of new samples as `Rows`; exact, distances or inner products to training samples as `Partials`."""
     limits.check_new(exact=exact)
     _check_open(state, limits, state.precision, "so are its new samples: answer with masked numbers (protect='sums')")
     about = state.party, state.summary_id, _digest(sample_ids, X_new)
@@ -325,29 +262,26 @@ def factor_rows(
 ) -> Array:
     """Rows of the party's factor: a(y) = k(y, X) V / sqrt(lambda)."""
     X_new = state.measured(X_new, memory)
+    place, anchors, weights = away_from(device, X_new), state.anchors, state.weights
+    if place is not None:
+        anchors, weights = sent_to(anchors, place), sent_to(weights, place)
+
+    def strip(rows: slice) -> Array:
+        X = X_new[rows, :] if place is None else sent_to(X_new[rows, :], place)
+        A = state.kernel(X, anchors) @ weights
+        return A if place is None else sent_to(A, X_new)
+
+    # a(y) = k(y, X) V / sqrt(lambda), a further row of the factor; with landmarks, k(y, landmarks) times their
+    # weights. A blind fit adds the offset that centers the new row as the fit was centered.
     with quiet():
-        # a(y) = k(y, X) V / sqrt(lambda), a further row of the factor; with landmarks, k(y, landmarks) times their
-        # weights. A blind fit adds the offset that centers the new row as the fit was centered.
-        rows = _beside_anchors(state, X_new, state.weights, device)
-    return rows if state.offset is None else rows + state.offset[None, :]
-
-
-def _beside_anchors(state: PartyState, X: Array, weights: Array, device: str | None) -> Array:
-    """k(X, anchors) @ weights, a strip of rows at a time; the weights of a factor are V / sqrt(lambda)."""
-    place = away_from(device, X)
-    if place is None:
-        return by_strips(lambda rows: state.kernel(X[rows, :], state.anchors) @ weights, X, weights)
-    anchors, there = sent_to(state.anchors, place), sent_to(weights, place)
-    return by_strips(lambda rows: sent_to(state.kernel(sent_to(X[rows, :], place), anchors) @ there, X), X, weights)
+        made = by_strips(strip, X_new, state.weights)
+    return made if state.offset is None else made + state.offset[None, :]
 
 
 def self_values(state: PartyState | SumState, X_new: Array) -> Array:
     """Kernel value of each new sample with itself."""
     if state.kernel.columns_are == "samples":
-        raise InputError(
-            f"party {state.party!r}: rows of a kernel matrix do not contain the diagonal entries of new samples, so "
-            "their variance is unknown"
-        )
+        raise InputError(f"party {state.party!r}: rows of a kernel matrix do not contain the diagonal entries needed")
     return state.kernel.diagonal(state.measured(X_new))
 
 
@@ -409,19 +343,6 @@ class OpenRows:
         return Rounded(self.make(index))
 
 
-def _columns(
-    state: PartyState, X: Array, chosen: Array, exact: Array, samples: tuple[int, ...], index: Index
-) -> Array:
-    """Some columns; exact where a sample meets itself, though a difference may have rounded."""
-    # k(x_i, x_j) for the samples i asked for and some j; where i = j the kernel's own diagonal.
-    xp, where = namespace(X), device_of(X)
-    rows = xp.astype(state.kernel(state.measured(pick(X, index)), chosen), xp.float64).T
-    if isinstance(index, slice):
-        index = xp.arange(*index.indices(X.shape[0]), device=where)
-    asked = xp.asarray(list(samples), device=where)
-    return xp.where(asked[:, None] == index[None, :], exact[:, None], rows)
-
-
 def true_rows(
     state: PartyState,
     X: Array,
@@ -430,10 +351,7 @@ def true_rows(
     sample_ids: Sequence[str] | None = None,
     limits: Limits = ANYTHING,
 ) -> AuditRows:
-    """Check the question; return the kernel of the samples asked for with all samples of the fit, to be looked at.
-
-    X is the table of the fit, its ids in row order as in the fit.
-    """
+    """Kernel of the samples asked for with all of the fit, whose table and ids these are; made when looked at."""
     limits.check_audit(len(request.samples))
     limits.check_samples(X.shape[0])
     _check_open(state, limits, COMPACT, "an audit sends rows in the open; fit without protection to have it audited")
@@ -443,14 +361,22 @@ def true_rows(
             f"party {state.party!r}: the audit is about {request.n_samples} samples of a fit, and the table has "
             f"{X.shape[0]} rows or other ids; give the table of the fit"
         )
-    kernel, xp = state.kernel, namespace(X)
-    positions = xp.asarray(list(request.samples), device=device_of(X))
+    kernel, xp, where = state.kernel, namespace(X), device_of(X)
+    positions = xp.asarray(list(request.samples), device=where)
     if kernel.columns_are == "samples":
         chosen, own = kernel.anchors(X, positions), kernel.rows(X, positions)
     else:
         chosen = own = state.measured(pick(X, positions))
     exact = xp.astype(kernel.diagonal(own), xp.float64)
-    columns = partial(_columns, state, X, chosen, exact, request.samples)
+
+    def columns(index: Index) -> Array:
+        # k(x_i, x_j) for the samples i asked for and some j; where i = j the kernel's own diagonal, since a
+        # difference may have rounded.
+        rows = xp.astype(kernel(state.measured(pick(X, index)), chosen), xp.float64).T
+        if isinstance(index, slice):
+            index = xp.arange(*index.indices(X.shape[0]), device=where)
+        return xp.where(positions[:, None] == index[None, :], exact[:, None], rows)
+
     rows: Any = OpenRows((len(request.samples), int(X.shape[0])), columns)
     return AuditRows(state.party, state.summary_id, digest, request.samples, rows)
 
@@ -471,10 +397,16 @@ def scale_statistic(kernel: Kernel, X: Array, party: str) -> float:
     return scale
 
 
-def check_not_vanished(trace: float, X: Array, party: str) -> None:
-    """Refuse a kernel matrix that is zero only because its numbers are too small for the precision."""
+def _check_range(trace: float, X: Array, chosen: Candidate, party: str) -> None:
+    """Refuse a kernel matrix that underflows to zero, and a factor that rounds to zero in its precision."""
     if trace == 0.0 and bool(namespace(X).any(X != 0)):
         raise InputError(f"party {party!r}: squares of its numbers underflow {dtype_name(X)}; scale the columns up")
+    reach, precision = largest(chosen.exact), chosen.factor.precision
+    if 0.0 < reach < LEAST.get(precision, 0.0):
+        raise InputError(
+            f"party {party!r}: numbers of size {reach:.1e} are lost in {precision}; "
+            "scale the columns, or send float64"
+        )
 
 
 def rounded(
@@ -483,13 +415,3 @@ def rounded(
     """Matrix rounded for sending: to these steps if given, else to the precision."""
     with _naming(party):
         return round_to(A, precision, digits=digits) if steps is None else round_by(A, steps, digits=digits)
-
-
-def check_not_lost(factor: Factor, sent: Rounded, party: str) -> None:
-    """Refuse a factor that rounds to zero in the precision of the message."""
-    reach = largest(factor)
-    if 0.0 < reach < LEAST.get(sent.precision, 0.0):
-        raise InputError(
-            f"party {party!r}: numbers of size {reach:.1e} are lost in {sent.precision}; "
-            "scale the columns, or send float64"
-        )

@@ -1,1 +1,1 @@
-"""A run as one page that works offline, and the choice of its settings."""
+"""A result as one page that works offline."""

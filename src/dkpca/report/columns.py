@@ -107,16 +107,10 @@ class OwnColumns:
 
     names: tuple[str, ...]
     correlations: Matrix  # (n_columns, n_components)
-    n_samples: int
-    notes: tuple[str, ...]
+    chance: float  # correlation that the best of as many unrelated columns would reach by chance, about
     associations: Matrix  # (up to MOST_ASSOCIATED columns, n_components): distance correlations
     shuffled: float  # largest of them when the samples are shuffled
-
-    @property
-    def chance(self) -> float:
-        """Correlation that the best of as many unrelated columns would reach by chance, about."""
-        tries = max(2, len(self.names))
-        return min(1.0, math.sqrt(2.0 * math.log(2.0 * tries) / self.n_samples))
+    notes: tuple[str, ...]
 
     def top(self, values: Any, count: int) -> list[tuple[str, float]]:
         """Columns with the largest values in size, the largest first."""
@@ -127,19 +121,17 @@ class OwnColumns:
 def own_columns(path: Path, how: Reading, names: Sequence[str], scores: Matrix) -> OwnColumns:
     """Correlate every column of a table with every component."""
     table = reading.read(path, how)
-    row_of = dict(enumerate(table.rows(names)))
-    samples = [sample for sample, row in row_of.items() if row is not None]
-    rows = [row for row in row_of.values() if row is not None]
+    rows = {sample: row for sample, row in enumerate(table.rows(names)) if row is not None}
     if len(rows) < 3:
         raise InputError(f"{path}: {len(rows)} of its ids are samples of the result; correlations need at least 3")
-    components, found, left_out = StandardScaler().fit_transform(scores[samples]), dict[str, Any](), list[str]()
-    for values in table.frame[rows].iter_columns():
+    components, found, left_out = StandardScaler().fit_transform(scores[[*rows]]), dict[str, Any](), list[str]()
+    for values in table.frame[list(rows.values())].iter_columns():
         varying = {label: z for label, numbers in _as_numbers(values) if (z := _standardized(numbers)) is not None}
         found |= varying
         left_out += [] if varying else [values.name]
     if not found:
         raise InputError(f"{path}: no column has varying numbers or a small number of categories")
-    notes = [*table.notes, f"{len(rows):,} samples in common"]
+    notes = list(table.notes)
     if left_out:
         notes.append(f"left out as constant, or as text with too many different values: {some(left_out)}")
     # Pearson's correlation: standardized columns times standardized components, over the common samples. Distance
@@ -147,7 +139,8 @@ def own_columns(path: Path, how: Reading, names: Sequence[str], scores: Matrix) 
     Z, shuffled = np.column_stack(list(found.values())), np.random.default_rng(0).permutation(components)
     correlations, X = np.clip(Z.T @ components / len(rows), -1.0, 1.0), Z[:, :MOST_ASSOCIATED]
     nonlinear, by_chance = associations(X, components), float(associations(X, shuffled).max())
-    return OwnColumns(tuple(found), correlations, len(rows), tuple(notes), nonlinear, by_chance)
+    chance = min(1.0, math.sqrt(2.0 * math.log(2.0 * max(2, len(found))) / len(rows)))
+    return OwnColumns(tuple(found), correlations, chance, nonlinear, by_chance, tuple(notes))
 
 
 def _as_numbers(values: pl.Series) -> Iterator[tuple[str, Any]]:

@@ -1,7 +1,6 @@
 """Everything one page shows: from what a person asks for, and whatever holds scores, to what its scripts read."""
 
 import base64
-import csv
 import json
 import re
 import zlib
@@ -14,23 +13,13 @@ import numpy as np
 import polars as pl
 
 from dkpca import messages
-from dkpca.analysis.importance import Drives
 from dkpca.analysis.outcomes import Outcomes, outcomes
 from dkpca.errors import InputError, WireError
-from dkpca.exchange.own_table import DRIVES
 from dkpca.fusion.scoring import party_shares
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import to_numpy
 from dkpca.messages import Count, Line, Scores, Share
-from dkpca.report.columns import (
-    NONE,
-    LabelColumn,
-    LabelTable,
-    OwnColumns,
-    category_column,
-    own_columns,
-    read_labels,
-)
+from dkpca.report.columns import NONE, LabelColumn, LabelTable, OwnColumns, category_column, own_columns, read_labels
 from dkpca.store import files, runs, storage
 from dkpca.store.runs import RESULT, Run
 from dkpca.tables import reading
@@ -43,16 +32,11 @@ CERTIFICATE = "certificate.json"  # beside an embedding
 PROVED = ("captured_share_at_least", "optimality_at_least")
 TOLD = dict.fromkeys((*PROVED, "optimality_estimate"), Share) | {"meaning": Line, "n_parties": Count}
 # What a study wrote beside a result, beyond the settings of its plan.
-DERIVED = dict.fromkeys(("plan", "n_samples", "n_components"), Count) | {
-    "kernel": dict[str, Kernel],
-    "columns": dict[str, int],
-    "versions": dict[str, str],
-}
+KINDS = {"kernel": dict[str, Kernel], "columns": dict[str, int], "versions": dict[str, str]}
+DERIVED = dict.fromkeys(("plan", "n_samples", "n_components"), Count) | KINDS
 COMPONENT = re.compile(r"component_\d+")
 PLAIN = Reading()
-TURNED = (
-    "the samples are rotated by a secret of the parties: a point is not a sample; each party can draw its own report"
-)
+TURNED = "samples are rotated by a secret of the parties: a point is not a sample; each party can draw its own"
 FITTED, NEW, OUTSIDE, COMPLETED, NEW_COMPLETED = range(5)
 TOP_COLUMNS = 8
 MOST_BARS = 30  # components drawn with an error bar
@@ -72,7 +56,7 @@ class Source:
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the study that made the scores
     numbered: bool = False  # whether the names are row numbers, because nobody gave the ids of the fit
     outside: Any = False  # (n_samples,) of bool: new samples out of the range of the fit
-    completed: Any = False  # (n_samples,) of bool: new samples that a party lacks
+    completed: Any = False  # (n_samples,) of bool: samples that a party lacks
 
     @property
     def title(self) -> str:
@@ -90,8 +74,16 @@ def read_source(path: Path) -> Source:
         return replace(_scores_in(path), settings=settings)
     run = runs.load(path)
     numbered = run.settings["sample_names"] == runs.ROW_NUMBERS
-    digest = run.settings["sample_digest"]
-    return Source(path, run.sample_names, _matrix(run.model.scores), digest, run, numbered=numbered)
+    return replace(source_of(run), digest=run.settings["sample_digest"], numbered=numbered)
+
+
+def source_of(run: Run) -> Source:
+    """Samples of a run; those that a party lacks are marked."""
+    completed = np.zeros(run.model.n_samples, dtype=bool)
+    if run.model.lacking is not None:
+        for rows in run.model.lacking.rows.values():
+            completed[rows] = True
+    return Source(run.path, run.sample_names, _matrix(run.model.scores), None, run, completed=completed)
 
 
 def _study_settings(path: Path) -> dict[str, Any]:
@@ -99,10 +91,15 @@ def _study_settings(path: Path) -> dict[str, Any]:
     stated = storage.read_json(path)
     if not isinstance(stated, dict) or "plan" not in stated:
         return {}
+    return stated | _checked(path, DERIVED, {name: stated.get(name) for name in DERIVED})
+
+
+def _checked(path: Path, kinds: Mapping[str, Any], stated: Any) -> dict[str, Any]:
+    """Refuse entries of a JSON file that are of other kinds."""
     try:
-        return stated | codec.values(DERIVED, {name: stated.get(name) for name in DERIVED}, what=str(path))
+        return codec.values(kinds, stated, what=str(path))
     except WireError as error:
-        raise InputError(f"{error}; repeat 'dkpca study run'") from error
+        raise InputError(f"{error}; get the file again") from error
 
 
 def read_new(path: Path, fitted: Source) -> Source:
@@ -131,8 +128,8 @@ def _scores_in(path: Path) -> Source:
     return replace(_embedding(found), path=path, digest=digest)
 
 
-def with_own_ids(source: Source, table: Path, how: Reading) -> tuple[Source, list[str]]:
-    """Name the samples as the party that reads the page does; say in words what was done.
+def with_own_ids(source: Source, table: Path, how: Reading) -> Source:
+    """Name the samples as the party that reads the page does.
 
     Ids are matched after they are made alike in the ways that the parties agreed on, and shown as they stand.
     """
@@ -140,14 +137,13 @@ def with_own_ids(source: Source, table: Path, how: Reading) -> tuple[Source, lis
     keys = matching_keys(ids, how.id_normalize)
     fingerprints = (messages.digest(keys), messages.row_number_digest(len(ids)))
     if source.digest in fingerprints and len(ids) == len(source.names):
-        named = replace(source, names=list(ids), numbered=False)
-        return named, [f"named by the ids of {table}, which are those of the fit"]
+        return replace(source, names=list(ids), numbered=False)
     if source.numbered or set(keys).isdisjoint(matching_keys(source.names, how.id_normalize)):
         raise InputError(
             f"{table}: none of its {len(ids)} ids is a sample of {source.path}, whose first is {source.names[0]!r}; "
             "give the table of the fit, or fuse again with --ids"
         )
-    return source, []
+    return source
 
 
 def _message(path: Path) -> Source:
@@ -159,29 +155,23 @@ def _message(path: Path) -> Source:
 
 
 def _embedding(path: Path) -> Source:
-    if "sample" not in reading.column_names(path, reading.OURS):
+    names = reading.column_names(path, reading.OURS)
+    columns = [name for name in names if COMPONENT.fullmatch(name)]
+    if "sample" not in names or not columns:
         raise InputError(f"{path}: is a table, but not an embedding; give a result, and your own table with --table")
     table = reading.read(path, Reading("sample", dialect=reading.OURS))
-    columns = [name for name in table.frame.columns if COMPONENT.fullmatch(name)]
-    if not columns:
-        raise InputError(f"{path}: has no column 'component_1'; give an embedding as 'dkpca fuse' writes it")
     scores = table.frame.select(pl.col(columns).cast(pl.Float64)).to_numpy()
     if not np.isfinite(scores).all():
         raise InputError(f"{path}: a score is missing or infinite; get the file again")
     marks: dict[str, Any] = {
-        name: table.frame[name].cast(pl.String).is_in(["true", "1", "yes"]).to_numpy()
+        name: (table.frame[name].cast(pl.String) == "true").to_numpy()
         for name in ("outside", "completed")
-        if name in table.frame.columns
+        if name in names
     }
-    assert table.ids is not None
     beside = path.parent / CERTIFICATE
     told = storage.read_json(beside) if beside.exists() else {}
-    try:
-        ours = {name: told[name] for name in TOLD if name in told} if isinstance(told, dict) else told
-        known = codec.values(TOLD, ours, what=str(beside))
-    except WireError as error:
-        raise InputError(f"{error}; get the file again") from error
-    return Source(path, table.ids, _matrix(scores), None, told=known, **marks)
+    ours = {name: told[name] for name in TOLD if name in told} if isinstance(told, dict) else told
+    return Source(path, table.ids or (), _matrix(scores), None, told=_checked(beside, TOLD, ours), **marks)
 
 
 def _matrix(scores: Any) -> Matrix:
@@ -199,7 +189,6 @@ class Content:
     own: OwnColumns | None = None
     notes: Sequence[str] = ()
     outcomes: Sequence[Outcomes] = ()  # of the samples of the fit, and of new ones
-    drives: Drives | None = None
 
 
 def assemble(
@@ -227,8 +216,7 @@ def assemble(
     if run is not None and run.model.is_blind:
         notes.append(TURNED)
     if own_table := table or labels:
-        source, said = with_own_ids(source, own_table, how if table else how_labels)
-        notes += said
+        source = with_own_ids(source, own_table, how if table else how_labels)
     placed = [read_new(each, source) for each in new]
     own, known = None, None
     if labels is not None:
@@ -241,22 +229,7 @@ def assemble(
     in_fit = {name for name, use in how.text_of if use != "ignore"}  # perhaps too many categories to correlate
     found = outcomes_of(source, placed, known, in_fit | {*(own.names if own else ())})
     notes = list(dict.fromkeys(notes))  # the table of labels may be the party's own
-    return Content(source, title or source.title, known, placed, own, notes, found, _drives(source))
-
-
-def _drives(source: Source) -> Drives | None:
-    """Read the importance of columns that a study left beside its result."""
-    path = (source.path if source.path.is_dir() else source.path.parent) / DRIVES
-    if not path.exists():
-        return None
-    try:
-        found = Drives.from_csv(storage.read(path))
-        usable = found.values.shape[1:] == source.scores.shape[1:] and np.isfinite([found.values, found.errors]).all()
-    except (ValueError, csv.Error):
-        usable = False
-    if not usable:
-        raise InputError(f"{path}: is not a table of two finite numbers per component; get the file again")
-    return found
+    return Content(source, title or source.title, known, placed, own, notes, found)
 
 
 def outcomes_of(
@@ -298,58 +271,35 @@ def packed_scores(scores: Matrix) -> dict[str, Any]:
     return {"low": low.tolist(), "high": (low + width).tolist(), "steps": packed_array(steps.T)}
 
 
-@dataclass(frozen=True)
-class DrawnSamples:
-    """Samples of the page: those of the fit first, then the new ones."""
-
-    rows: Any  # (n_fitted_drawn,) of int, into the source
-    names: Sequence[str]
-    scores: Any  # (n_drawn, n_components)
-    kinds: Any  # (n_drawn,) of FITTED, NEW, OUTSIDE, COMPLETED, NEW_COMPLETED
-
-
-def drawn_samples(content: Content, most: int) -> DrawnSamples:
-    """Take all samples, or as many as a page may have, at random."""
+def packed(content: Content, most: int) -> dict[str, Any]:
+    """Everything that the page's script draws: all samples, or as many as a page may have, at random."""
     source = content.source
     rows = np.arange(len(source.names))
     if len(rows) > most:
         rows = np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
     names = [source.names[row] for row in rows.tolist()]
-    scores, kinds = [source.scores[rows]], [np.where(_completed(source)[rows], COMPLETED, FITTED).astype(np.uint8)]
+    completed = np.broadcast_to(source.completed, len(source.names))[rows]
+    scores, kinds = [source.scores[rows]], [np.where(completed, COMPLETED, FITTED)]
+    origin = ["of the fit"] * len(rows)  # which samples were fitted, and which batch the others came in
     for part in content.new:
         names += part.names
         scores.append(part.scores)
         kind = np.where(part.outside, OUTSIDE, np.where(part.completed, NEW_COMPLETED, NEW))
-        kinds.append(np.broadcast_to(kind, len(part.names)).astype(np.uint8))
-    return DrawnSamples(rows, names, np.vstack(scores), np.concatenate(kinds))
-
-
-def _completed(source: Source) -> Any:
-    """Whether a party lacks the sample, so that something else stands in place of its row."""
-    completed = np.zeros(len(source.names), dtype=bool)
-    if source.run is not None and source.run.model.lacking is not None:
-        for rows in source.run.model.lacking.rows.values():
-            completed[rows] = True
-    return completed
-
-
-def packed(content: Content, drawn: DrawnSamples) -> dict[str, Any]:
-    """Everything that the page's script draws."""
-    columns = [] if content.labels is None else content.labels.columns(drawn.names)
-    if content.new:  # which samples were fitted, and which batch the others came in
-        batches = [name for source in content.new for name in [f"new: {source.title}"] * len(source.names)]
-        origin = ["of the fit"] * len(drawn.rows) + batches
-        columns.append(category_column("fit or new", origin, group="samples"))
+        kinds.append(np.broadcast_to(kind, len(part.names)))
+        origin += [f"new: {part.title}"] * len(part.names)
+    columns = [] if content.labels is None else content.labels.columns(names)
+    columns += [category_column("fit or new", origin, group="samples")] if content.new else []
     header: dict[str, Any] = {
-        "count": len(drawn.names),
-        "names": packed_texts(drawn.names),
-        "scores": packed_scores(drawn.scores),
-        "kinds": packed_array(drawn.kinds),
+        "count": len(names),
+        "fitted": len(rows),
+        "names": packed_texts(names),
+        "scores": packed_scores(np.vstack(scores)),
+        "kinds": packed_array(np.concatenate(kinds).astype(np.uint8)),
         "columns": [_packed_column(column) for column in columns],
         "title": content.title,
     }
-    if content.source.run is not None:
-        header |= _of_run(content.source.run)
+    if source.run is not None:
+        header |= _of_run(source.run)
     if content.own is not None:
         own = content.own
         header["own"] = {
@@ -359,8 +309,6 @@ def packed(content: Content, drawn: DrawnSamples) -> dict[str, Any]:
                 ("distance correlation", own.associations, own.shuffled),
             )
         }
-    if content.drives is not None:
-        header["drives"] = _driving(content.drives, np.sum(content.source.scores**2, axis=0))
     return header
 
 
@@ -381,9 +329,9 @@ def _of_run(run: Run) -> dict[str, Any]:
     found, shares = to_numpy(run.model.eigenvalues).astype(float), party_shares(run.model)
     estimated, proved = certificate.component_estimates, certificate.component_errors_at_most
     return {
-        "errors": {
-            name: np.sqrt(squared[:MOST_BARS]).tolist()  # sines
-            for name, squared in (("estimated", estimated), ("proved", proved))
+        "errors": {  # sines
+            "estimated": np.sqrt(estimated[:MOST_BARS]).tolist(),
+            "proved": np.sqrt(proved[:MOST_BARS]).tolist(),
         },
         "scree": {
             "found": (found / total).tolist(),
@@ -392,15 +340,3 @@ def _of_run(run: Run) -> dict[str, Any]:
         },
         "influence": {"parties": list(shares), "shares": [own.tolist() for own in shares.values()]},
     }
-
-
-def _driving(drives: Drives, eigenvalues: Any) -> dict[str, Any]:
-    """Columns whose derivatives are surely largest in size, by component: name, share of the eigenvalue, bound."""
-    scale = np.where(eigenvalues > 0, eigenvalues, 1.0)
-    values, errors = drives.values / scale, drives.errors / scale
-    order = np.argsort(errors - np.abs(values), axis=0, kind="stable")[:TOP_COLUMNS]
-    top = [
-        [(drives.columns[j], float(values[j, d]), float(errors[j, d])) for j in order[:, d].tolist()]
-        for d in range(values.shape[1])
-    ]
-    return {"top": top, "most": max((abs(v) + e for each in top for _, v, e in each), default=1.0) or 1.0}

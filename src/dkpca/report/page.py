@@ -11,7 +11,6 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from dkpca import wire
@@ -21,21 +20,9 @@ from dkpca.errors import InputError
 from dkpca.fusion import FusedModel
 from dkpca.fusion.scoring import party_shares
 from dkpca.kernels import Kernel
-from dkpca.linalg.arrays import to_numpy
 from dkpca.party.disclosure import share_sent
-from dkpca.report.columns import LabelTable, OwnColumns
-from dkpca.report.content import (
-    COMPLETED,
-    NEW_COMPLETED,
-    OUTSIDE,
-    PROVED,
-    Content,
-    DrawnSamples,
-    Source,
-    drawn_samples,
-    outcomes_of,
-    packed,
-)
+from dkpca.report.columns import LabelTable
+from dkpca.report.content import PROVED, Content, Source, outcomes_of, packed, source_of
 from dkpca.store import runs, storage
 from dkpca.store.files import Received
 from dkpca.store.runs import Run
@@ -65,7 +52,7 @@ def render(content: Content, *, points: int) -> str:
 
 
 def _render(content: Content, points: int) -> str:
-    drawn = drawn_samples(content, points)
+    drawn = packed(content, points)
     style, script = _text("style.css"), joined_scripts()
     page = Template(_text("page.html")).substitute(
         title=escape(content.title),
@@ -76,10 +63,10 @@ def _render(content: Content, points: int) -> str:
         script=script,
         subtitle=escape(subtitle(content)),
         headline=headline(content),
-        drawn=drawn_words(content, drawn),
-        sections=sections(content),
+        drawn=drawn_words(content, drawn["fitted"], drawn["count"]),
+        **sections(content),
         # In a script element the browser looks for nothing but its end and comments, both of which need this sign.
-        data=json.dumps(packed(content, drawn), separators=(",", ":")).replace("<", "\\u003c"),
+        data=json.dumps(drawn, separators=(",", ":")).replace("<", "\\u003c"),
     )
     return page.encode(errors="replace").decode()  # names of files may be no text
 
@@ -128,39 +115,25 @@ def headline(content: Content) -> str:
     return f'<p class="headline">{"<br>".join(lines)}</p>'
 
 
-def drawn_words(content: Content, drawn: DrawnSamples) -> str:
+def drawn_words(content: Content, n_fitted: int, n_drawn: int) -> str:
     """Say which samples the picture has."""
-    n_fitted, n_samples = len(drawn.rows), len(content.source.names)
-    n_new, hollow = len(drawn.names) - n_fitted, "that not all parties have: hollow"
-    some = f"{n_fitted:,} of the {n_samples:,} samples, drawn at random"
-    said = (f"All {n_fitted:,} samples" if n_fitted == n_samples else some) + _marked(drawn, {COMPLETED: hollow})
-    if n_new:
-        marks = {NEW_COMPLETED: hollow, OUTSIDE: "outside the range of the fit"}
-        said += f", and {n_new:,} new ones placed among them" + _marked(drawn, marks)
+    n_samples = len(content.source.names)
+    said = f"All {n_fitted:,}" if n_fitted == n_samples else f"{n_fitted:,} of the {n_samples:,}"
+    said += " samples" if n_fitted == n_samples else " samples, drawn at random"
+    said += f", and {n_drawn - n_fitted:,} new ones placed among them" if n_drawn > n_fitted else ""
     return ". ".join([said, *(note[0].upper() + note[1:] for note in map(escape, content.notes))]) + "."
 
 
-def _marked(drawn: DrawnSamples, marks: Mapping[int, str]) -> str:
-    """How many samples have each mark, in parentheses."""
-    counts = {words: int((drawn.kinds == kind).sum()) for kind, words in marks.items()}
-    marked = "; ".join(f"{count:,} {words}" for words, count in counts.items() if count)
-    return f" ({marked})" if marked else ""
-
-
-def sections(content: Content) -> str:
-    """Everything under the explorer."""
+def sections(content: Content) -> dict[str, str]:
+    """What stands under the explorer beside the charts."""
     run = content.source.run
-    parts = [_outcomes(content.outcomes)] if content.outcomes else []
-    if content.own is not None:
-        parts.append(_own_columns(content.own))
-    if content.drives is not None:
-        parts.append(_driving())
-    if run is not None:
-        parts += [_scree(), _parties(run), _influence(run), _agreement(run), _certificate(run)]
-        parts.append(_settings(_run_settings(run)))
-    elif content.source.told:
-        parts.append(_settings(_study_settings(content.source)))
-    return "\n".join(parts)
+    about_run = "" if run is None else _agreement(run) + _certificate(run)
+    settings = _settings(content.source) if run is not None or content.source.told else ""
+    return {
+        "outcomes": _outcomes(content.outcomes) if content.outcomes else "",
+        "parties": "" if run is None else _parties(run),
+        "about": about_run + settings,
+    }
 
 
 def _section(name: str, heading: str, note: str, body: str) -> str:
@@ -196,82 +169,36 @@ def _outcomes(found: Sequence[Outcomes]) -> str:
     return _section("outcomes", "Labels", note, "".join(parts))
 
 
-def _own_columns(own: OwnColumns) -> str:
-    note = (
-        f"Each chart shows which of your {len(own.names):,} columns are most correlated with a component, over "
-        f"{own.n_samples:,} samples. It was computed here, and the center has no part in it. The fine lines are at "
-        f"{own.chance:.2f}: about as much as the best of as many unrelated columns would reach by chance."
-    )
-    nonlinear = (
-        "Distance correlation, from 0 to 1, also finds relations that are not linear. The fine line is the most that "
-        "any of these columns reaches when the samples are shuffled."
-    )
-    body = (
-        f'<div class="charts" id="own-charts"></div><p class="note">{nonlinear}</p>'
-        '<div class="charts" id="association-charts"></div>'
-    )
-    return _section("own", "What each component means in your columns", note, body)
-
-
-def _driving() -> str:
-    note = (
-        "By how many percent the variance of a component changes when a column is stretched by one percent, with the "
-        "width of the kernel held. A bar to the left blurs the component. Whiskers bound what the components do not "
-        "show of the fused kernel. It was computed here, from your own columns and the result."
-    )
-    return _section(
-        "drives", "Which of your columns drive a component", note, '<div class="charts" id="drives-charts"></div>'
-    )
-
-
-def _chart(name: str, heading: str, note: str) -> str:
-    return _section(name, heading, note, f'<div class="chart" id="{name}-chart"></div>')
-
-
-def _scree() -> str:
-    note = (
-        "Bars are eigenvalues of the fused kernel; whiskers are proven bounds on those of the true kernel, which the "
-        "center does not see. The line adds up the lower bounds."
-    )
-    return _chart("scree", "How much each component captures", note)
-
-
 def _parties(run: Run) -> str:
-    head = ("party", "columns", "rank", "bytes sent", "raw columns", "bytes saved", "of its kernel sent", "influence")
+    head = ("party", "columns", "rank", "sent as", "bytes sent", "raw columns", "bytes saved", "of its kernel sent")
     shares, rows = party_shares(run.model), []
     for j, (name, summary) in enumerate(run.model.summaries.items()):
-        sent, raw = run.settings["parties"][name]["bytes_sent"], summary.bytes_raw
+        known = run.settings["parties"][name]
+        sent, raw = known["bytes_sent"], summary.bytes_raw
         saved = f"{1 - sent / raw:.0%}" if sent <= raw else f"none, sent {sent / raw:.1f} x raw"
         swatch = f'<svg class="swatch" width="11" height="11"><rect class="party-{j % PARTY_COLORS + 1}"/></svg>'
         share = float(shares[name].mean())
         meter = f'<meter min="0" max="1" value="{share:.3f}"></meter> {share:.0%}'
-        cells = (f"{summary.n_features:,}", str(summary.rank), in_bytes(sent), in_bytes(raw), saved)
-        rows.append((swatch + escape(name), (*cells, f"{share_sent(summary):.1%}", meter)))
-    return f'<section id="parties"><h2>The parties</h2>{_table(head, rows)}</section>'
-
-
-def _influence(run: Run) -> str:
-    note = (
-        "Influence is the variance of a party's own kernel along the components, as a share of that of all parties "
-        f"({run.model.law.shares})."
-    )
-    return _chart("influence", "Who shapes which component", note)
+        size = (f"{summary.n_features:,}", str(summary.rank), known["precision"], in_bytes(sent), in_bytes(raw))
+        rows.append((swatch + escape(name), (*size, saved, f"{share_sent(summary):.1%}", meter)))
+    table = _table([*head, "influence"], rows)
+    return f'<section id="parties"><h2>The parties</h2>{table}</section>'
 
 
 def _agreement(run: Run) -> str:
     """Cosines between the parties' kernels, and whether each is related to the others."""
     if missing(run.model, "none") is not None:
         return ""
-    found = agreement(run.model)
+    cosines, errors = agreement(run.model)
     note = (
         "Cosine between the parties' centered kernel matrices, as they were sent: 1 means the same, 0 nothing in "
         "common. The number after ± bounds the error."
     )
     rows = [
         [f"{cosine:.2f}" if i == j else f"{cosine:.2f} ± {error:.2f}" for j, (cosine, error) in enumerate(both)]
-        for i, both in enumerate(map(zip, found.cosines, found.errors))
+        for i, both in enumerate(map(zip, cosines, errors))
     ]
-    names = [escape(party) for party in found.parties]
+    names = [escape(party) for party in run.model.summaries]
     table = _table(["", *names], zip(names, rows, strict=True))
     return _section("agreement", "Which party agrees with which", note, table)
 
@@ -298,35 +225,18 @@ def _certificate(run: Run) -> str:
     return _section("certificate", "The certificate", note, body)
 
 
-def _settings(rows: Mapping[str, Any]) -> str:
+def _settings(source: Source) -> str:
+    """What the result was made with, in the words of settings.json."""
+    stated: dict[str, Any] = {name: source.told.get(name) for name in ("meaning", "n_parties")}
+    stated |= {"sample_digest": source.digest, **source.settings}
+    kernels = source.settings.get("kernel", {})
+    if source.run is not None:
+        stated, kernels = dict(source.run.settings), source.run.model.kernels
+    rows = {name.replace("_", " "): value for name, value in stated.items() if name != "parties"}
+    rows |= {"kernel": _kernels(kernels)} if kernels else {}
     told = [(escape(key), [escape(_in_words(v))]) for key, v in rows.items() if v not in (None, "", [], {})]
     table = _table([], told, ' class="settings"')
     return f'<section id="settings"><h2>Settings</h2>{table}</section>'
-
-
-def _run_settings(run: Run) -> dict[str, Any]:
-    settings, weights = run.settings, run.model.weights
-    return {
-        "the components are of": run.model.meaning,
-        "law": run.model.law.name,
-        "kernel": _kernels(run.model.kernels),
-        "weights": {name: f"{weight:.4g}" for name, weight in weights.items() if set(weights.values()) != {1.0}},
-        "components": settings["n_components"],
-        "centered": "yes" if settings["center"] else "no",
-        "solver": settings["solver"],
-        "precision on the wire": sorted({known["precision"] for known in settings["parties"].values()}),
-        "samples named by": settings["sample_names"],
-        "fingerprint of the sample ids": settings["sample_digest"],
-        "versions": settings["versions"],
-    }
-
-
-def _study_settings(source: Source) -> dict[str, Any]:
-    """Settings of a study, with the kernels that followed from the data."""
-    told, planned = source.told, {name.replace("_", " "): value for name, value in source.settings.items()}
-    known = {"the components are of": told.get("meaning"), "parties": told.get("n_parties")}
-    known |= {"fingerprint of the sample ids": source.digest, **planned}
-    return known | ({"kernel": _kernels(source.settings["kernel"])} if source.settings else {})
 
 
 def _in_words(value: Any) -> str:
@@ -352,7 +262,7 @@ def write_model(
     names = [str(label) for label in sample_ids]
     sent = {name: Received(path, wire.pieces(s), s) for name, s in model.received.items()}
     run = Run(path, model, runs.settings_of(model, sent, "ids", ()), names)
-    source = Source(path, names, np.asarray(to_numpy(model.scores), dtype=float), None, run)
+    source = source_of(run)
     known = None if labels is None else LabelTable(str(path), names, _label_frame(labels, list(sample_ids), names))
     found = outcomes_of(source, [], known, in_fit)
     content = Content(source, title or "Kernel principal components", labels=known, outcomes=found)

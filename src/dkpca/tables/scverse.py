@@ -122,7 +122,7 @@ def _need(package: str, path: Path) -> None:
 
 
 def _frame(name: str, table: Any) -> Any:
-    """X of AnnData with the names of observations and variables, sparse ones with their zeros; others as they are."""
+    """X of AnnData with the names of its observations and variables, and the zeros of a sparse one."""
     if not _is_anndata(table):
         return table
     if table.X is None:

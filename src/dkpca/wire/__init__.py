@@ -6,12 +6,12 @@ The header holds the kind of message, its scalar fields and a checksum over thos
 """
 
 from dataclasses import fields, replace
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
 from dkpca.errors import InputError, WireError
-from dkpca.linalg.arrays import dtype_name, is_dask_array, to_numpy
+from dkpca.linalg.arrays import is_dask_array
 from dkpca.linalg.on_dask import digest
 from dkpca.messages import Message
 from dkpca.wire import codec, compact, container
@@ -20,7 +20,7 @@ from dkpca.wire.container import MESSAGE, WIRE_DTYPES, Arrays, Buffer, Header, c
 __all__ = ["decode", "encode"]
 
 VERSION, CODED_VERSION = 1, 2  # the second has coded arrays; a dkpca from before them says that it cannot read it
-KINDS: dict[str, type[Any]] = {cls.__name__.lower(): cls for cls in get_args(Message)}
+KINDS: dict[str, type[Any]] = {cls.__name__.lower(): cls for cls in Message.__subclasses__()}
 MAX_HEADER = 2**18  # bytes; ours are under a kilobyte, but for the positions of up to 5,000 audited samples
 
 
@@ -43,7 +43,7 @@ def encode(message: Message) -> bytes:
     >>> wire.decode(wire.encode(Statistics("bank", 100, 5, 12.5)))
     Statistics(party='bank', n_samples=100, n_features=5, mean_squared_distance=12.5)
     """
-    if not isinstance(message, Message):  # a state has fields and arrays too, and among them the party's rows
+    if not isinstance(message, Message):  # a state has arrays too, and among them the party's rows
         raise InputError(f"a {type(message).__name__} is not a message, and is never sent; keep it with dkpca.save")
     return b"".join(pieces(message))
 
@@ -55,9 +55,8 @@ def pieces(message: Message) -> list[Buffer]:
 
 def _pieces(header: Header, arrays: Arrays, digest: str = "") -> list[Buffer]:
     header = header | {"checksum": digest or checksum(header, arrays)}
-    # Whole numbers travel coded; the header says their shapes.
-    shapes = {name: list(array.shape) for name, array in arrays.items() if _is_coded(array)}
-    coded = {name: compact.code(to_numpy(array)) if name in shapes else array for name, array in arrays.items()}
+    shapes = {name: list(array.shape) for name, array in arrays.items() if array.dtype == np.int32}
+    coded = {name: compact.code(array) if name in shapes else array for name, array in arrays.items()}
     return container.pieces(header | ({"coded": shapes} if shapes else {}), coded, entry=MESSAGE)
 
 
@@ -98,12 +97,9 @@ def decode(data: Buffer) -> Message:
 
 
 def fingerprint(message: Message) -> str:
-    """Name of a message, from everything in it: the checksum that its file carries.
-
-    A message whose rows stay on the workers of a cluster is not sent: its name is made of digests of their chunks.
-    """
+    """Name of a message, from everything in it: the checksum that its file carries."""
     tall = _on_workers(message)
-    if tall:
+    if tall:  # it is not sent: its name is made of digests of chunks
         digests = {name: digest(matrix.data) for name, matrix in tall.items()}
         return checksum({"kind": kind_of(message), "fields": codec.described(message), "arrays": digests}, {})
     return checksum(*encoded(message))
@@ -115,12 +111,9 @@ def kind_of(message: Message) -> str:
 
 
 def size(message: Message) -> int:
-    """Length of `encode(message)`, without hashing or copying its arrays; what travels coded has to be coded.
-
-    Rows that stay on the workers of a cluster are counted, to a few bytes.
-    """
+    """Length of `encode(message)`, without hashing or copying its arrays; what travels coded has to be coded."""
     tall = _on_workers(message)
-    if tall:
+    if tall:  # rows on the workers of a cluster are counted, to a few bytes
         count = max(m.shape[1] for m in tall.values())
         few = {name: replace(m, data=np.zeros((count, m.shape[1]), m.data.dtype)) for name, m in tall.items()}
         rows: list[int] = [(m.shape[0] - count) * m.shape[1] * m.data.dtype.itemsize for m in tall.values()]
@@ -137,13 +130,8 @@ def _on_workers(message: Message) -> dict[str, Any]:
 def encoded(message: Message) -> tuple[Header, Arrays]:
     """Header without the checksum and how arrays are coded, and the arrays."""
     scalars, arrays = codec.encode(message)
-    version = CODED_VERSION if any(map(_is_coded, arrays.values())) else VERSION
+    version = CODED_VERSION if any(array.dtype == np.int32 for array in arrays.values()) else VERSION
     return {"kind": kind_of(message), "version": version, "fields": scalars}, arrays
-
-
-def _is_coded(array: Any) -> bool:
-    """Whether it is an array of whole numbers."""
-    return dtype_name(array) == "int32"
 
 
 def _decoded(shapes: object, arrays: Arrays, *, expected: bool) -> Arrays:
@@ -152,8 +140,9 @@ def _decoded(shapes: object, arrays: Arrays, *, expected: bool) -> Arrays:
         raise WireError("the header does not describe the coded arrays")
     decoded = dict(arrays)
     for name, shape in shapes.items():
-        whole = isinstance(shape, list) and all(type(n) is int and 1 <= n < 2**40 for n in shape)
-        if not whole or len(shape) != 2:
+        if not (
+            isinstance(shape, list) and len(shape) == 2 and all(type(n) is int and 1 <= n < 2**40 for n in shape)
+        ):
             raise WireError(f"coded array {name!r} has no shape that a matrix can have")
         if arrays[name].dtype != np.uint8 or arrays[name].ndim != 1:
             raise WireError(f"coded array {name!r} is not one of bytes")

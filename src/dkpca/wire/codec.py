@@ -36,18 +36,14 @@ FAMILIES: Mapping[type[Any], tuple[str, Callable[[object], type[Any]]]] = {
 def encode(record: Any, *, skip: Collection[str] = ()) -> tuple[Header, Arrays]:
     """Return the fields of a record as JSON values, and those that are arrays."""
     header, arrays = described(record, skip=skip), Arrays()
-    for field in fields(record):
-        value = getattr(record, field.name)
-        if field.name in skip:
-            continue
-        if _is_array(value):
-            arrays[field.name] = np.ascontiguousarray(to_numpy(value))
-        elif hasattr(value, "to_arrays"):
-            for end, own in value.to_arrays().items():
-                arrays[f"{field.name}{end}"] = np.ascontiguousarray(to_numpy(own))
-        elif _is_record(value):
-            header[field.name], inside = encode(value)
-            arrays |= {f"{field.name}.{name}": array for name, array in inside.items()}
+    for name in (field.name for field in fields(record) if field.name not in skip):
+        value, inside = getattr(record, name), {}
+        if _is_record(value):
+            header[name], own = encode(value)
+            inside = {f".{key}": array for key, array in own.items()}
+        elif _is_array(value) or hasattr(value, "to_arrays"):
+            inside = {"": value} if _is_array(value) else value.to_arrays()
+        arrays |= {f"{name}{end}": np.ascontiguousarray(to_numpy(array)) for end, array in inside.items()}
     return header, arrays
 
 
@@ -91,7 +87,7 @@ def _record(cls: type[RecordT], header: Any, arrays: Arrays, given: Mapping[str,
         used |= {name + end for end in own}
         if name in given:
             continue
-        if own or (hasattr(_bare(hints[name]), "to_arrays") and field.default is MISSING):
+        if own or (hasattr(_bare(hints[name])[0], "to_arrays") and field.default is MISSING):
             values[name] = _from_arrays(name, hints[name], header.get(name), own)
         elif name in header:
             values[name] = _value(name, hints[name], header[name])
@@ -109,16 +105,16 @@ def _hints(cls: type[Any]) -> dict[str, Any]:
 
 
 def _from_arrays(name: str, full_hint: Any, header: Any, own: Arrays) -> Any:
-    hint = _bare(full_hint)
-    if hasattr(hint, "from_arrays"):
-        if "" not in own:
-            raise InputError("does not have the arrays of its kind")
-        return hint.from_arrays(name, own)
-    if is_dataclass(hint):
-        return _record(hint, header, {end.removeprefix("."): array for end, array in own.items()}, {})  # type: ignore[arg-type]
-    if (hint is not Any and get_origin(hint) is not np.ndarray) or set(own) != {""}:
+    hint, checks = _bare(full_hint)
+    made_of = hasattr(hint, "from_arrays")
+    if isinstance(hint, type) and is_dataclass(hint) and not made_of:
+        return _record(hint, header, {end.removeprefix("."): array for end, array in own.items()}, {})
+    plain_array = (hint is Any or get_origin(hint) is np.ndarray) and set(own) == {""}
+    if not (plain_array or (made_of and "" in own)):
         raise InputError("does not have the arrays of its kind")
-    for check in _checks(full_hint):
+    if made_of:
+        return hint.from_arrays(name, own)
+    for check in checks:
         check(name, own[""])
     return own[""]
 
@@ -180,15 +176,13 @@ def _one_of(name: str, hints: tuple[Any, ...], value: Any) -> Any:
 
 
 def _scalar(name: str, hint: Any, value: Any) -> Any:
-    if hint is NoneType:
-        return _of_type(name, NoneType, value)
     if hint is float and value in UNBOUNDED and isinstance(value, str):
         return float(value)
     if isinstance(value, int) and not isinstance(value, bool) and hint in (int, float):
         if abs(value) >= LARGEST:
             raise InputError(f"{name} is a number of {value.bit_length()} bits, more than can be used")
         return hint(value)
-    if hint not in (int, float, bool, str):
+    if hint not in (int, float, bool, str, NoneType):
         raise InputError(f"{name} is of a type that does not travel")
     return _of_type(name, hint, value)
 
@@ -209,14 +203,11 @@ def plain(value: Any) -> Any:
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, Collection) and not isinstance(value, str | bytes):  # a group of columns may be any
         return [plain(item) for item in value]
-    if isinstance(value, float | np.floating):
-        return float(value) if math.isfinite(value) else repr(float(value))
-    if isinstance(value, int | np.integer) and not isinstance(value, bool):
-        return int(value)
-    if value is None or isinstance(value, str):
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else repr(value)
+    if value is None or isinstance(value, str | int):
         return value
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
     raise InputError(f"{value!r} cannot be written to a file or sent; give its name")
 
 
@@ -231,23 +222,15 @@ def _is_record(value: Any) -> bool:
 
 
 def _at_default(record: Any, field: Any) -> bool:
-    value = getattr(record, field.name)
-    default = field.default_factory() if field.default_factory is not MISSING else field.default
+    value, default = getattr(record, field.name), field.default
+    default = default if field.default_factory is MISSING else field.default_factory()
     return default is not MISSING and type(value) is type(default) and value == default
 
 
-def _checks(hint: Any) -> Sequence[Callable[[str, Any], None]]:
-    """What is asked of an array beyond its type, where there is one."""
-    if get_origin(hint) in (Union, UnionType):
-        return [check for each in get_args(hint) for check in _checks(each)]
-    return get_args(hint)[1:] if get_origin(hint) is Annotated else ()
-
-
-def _bare(hint: Any) -> Any:
-    """A type without its checks, and without None."""
+def _bare(hint: Any) -> tuple[Any, Sequence[Callable[[str, Any], None]]]:
+    """A type without its checks and without None, and the checks."""
     if get_origin(hint) is Annotated:
-        return _bare(get_args(hint)[0])
-    if get_origin(hint) in (Union, UnionType):
-        others = [each for each in get_args(hint) if each is not NoneType]
-        return _bare(others[0]) if len(others) == 1 else hint
-    return hint
+        inside, *checks = get_args(hint)
+        return _bare(inside)[0], checks
+    others = [each for each in get_args(hint) if each is not NoneType]
+    return _bare(others[0]) if get_origin(hint) in (Union, UnionType) and len(others) == 1 else (hint, ())

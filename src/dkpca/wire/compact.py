@@ -1,16 +1,14 @@
 """Integers to few bytes and back, by the entropy coder `pcodec`.
 
-A matrix is coded column by column, because the numbers of a column are of one size. How many numbers a chunk holds
-follows from the shape alone, so that the coded bytes claim nothing: the shape says what they must decode to, and how
-much memory that takes. A coded matrix has at least one byte per `NUMBERS_PER_BYTE` numbers. Where the coder needs
-fewer, zeros are appended; a shape that claims more than its bytes allow is therefore refused before any memory is
-taken, and no honest one ever is.
+A matrix is coded column by column. How many numbers a chunk holds follows from the shape alone, so that the coded
+bytes claim nothing. A coded matrix has at least one byte per `NUMBERS_PER_BYTE` numbers; zeros are appended where
+the coder needs fewer: a shape that claims more than its bytes allow is refused before any memory is taken.
 
 Only the coder's wrapped interface is used, where the caller says how many numbers there are. Its standalone one
 believes the file: a few hundred bytes can ask for gigabytes and end the process.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -32,30 +30,23 @@ MOST_BYTES_A_NUMBER, MOST_TABLE_BYTES = 8, 2**16  # of a chunk, with a wide marg
 
 def code(matrix: Integers) -> Bytes:
     """Return the matrix as coded bytes; the same matrix gives the same bytes with the same release of the coder."""
-    # Column after column, in chunks that the shape decides. The padding keeps at least a byte per NUMBERS_PER_BYTE
-    # numbers, by which `decode` refuses impossible shapes.
-    flat = np.ascontiguousarray(matrix.T).reshape(-1)
-    chunks = list(_chunks(*matrix.shape))
-    if flat.size < LARGE_CHUNK:
-        parts = _code_chunks(flat, chunks)
-    else:  # over the cores: the coder lets other threads run
-        parts = [coded for one in in_order(lambda chunk: _code_chunks(flat, [chunk]), chunks, flat) for coded in one]
+    # Column after column, in chunks that the shape decides, over the cores: the coder lets other threads run. The
+    # padding keeps at least a byte per NUMBERS_PER_BYTE numbers, by which `decode` refuses impossible shapes.
+    flat, chunks = np.ascontiguousarray(matrix.T).reshape(-1), list(_chunks(*matrix.shape))
+    parts = in_order(lambda numbers: _coded_chunk(flat[numbers]), chunks, flat)
     coded = b"".join([FileCompressor().write_header(), *parts])
     return np.frombuffer(coded.ljust(-(-matrix.size // NUMBERS_PER_BYTE), b"\0"), np.uint8)
 
 
-def _code_chunks(flat: Integers, chunks: Sequence[slice]) -> list[bytes]:
-    coder, parts = FileCompressor(), []
-    for numbers in chunks:
-        settings = ChunkConfig(
-            compression_level=LEVEL,
-            mode_spec=ModeSpec.classic(),
-            delta_spec=DeltaSpec.no_op(),
-            paging_spec=PagingSpec.exact_page_sizes([numbers.stop - numbers.start]),
-        )
-        chunk = coder.chunk_compressor(flat[numbers], settings)
-        parts.append(chunk.write_meta() + chunk.write_page(0))
-    return parts
+def _coded_chunk(numbers: Integers) -> bytes:
+    settings = ChunkConfig(
+        compression_level=LEVEL,
+        mode_spec=ModeSpec.classic(),
+        delta_spec=DeltaSpec.no_op(),
+        paging_spec=PagingSpec.exact_page_sizes([len(numbers)]),
+    )
+    chunk = FileCompressor().chunk_compressor(numbers, settings)
+    return bytes(chunk.write_meta() + chunk.write_page(0))
 
 
 def decode(coded: Bytes, shape: tuple[int, int]) -> Integers:
@@ -71,22 +62,16 @@ def decode(coded: Bytes, shape: tuple[int, int]) -> Integers:
         for numbers in _chunks(rows, columns):
             chunk = matrix[numbers, 0] if columns == 1 else np.empty(numbers.stop - numbers.start, np.int32)
             at += _decode_chunk(coder, data, at, chunk)
-            _put(matrix, numbers, chunk)
+            first, row = divmod(numbers.start, rows)
+            if chunk.size < rows:
+                matrix[row : row + chunk.size, first] = chunk
+            else:
+                matrix[:, first : first + chunk.size // rows] = chunk.reshape(-1, rows).T
     except RuntimeError as error:
         raise WireError(f"coded numbers cannot be read ({error}): the file was altered or damaged") from error
     if any(data[at:]) or len(data) != max(at, -(-matrix.size // NUMBERS_PER_BYTE)):
         raise WireError("coded numbers are followed by something else: the file was altered or damaged")
     return matrix
-
-
-def _put(matrix: Integers, numbers: slice, chunk: Integers) -> None:
-    """Put the numbers of a chunk where they belong."""
-    rows = matrix.shape[0]
-    first, row = divmod(numbers.start, rows)
-    if chunk.size < rows:
-        matrix[row : row + chunk.size, first] = chunk
-    else:
-        matrix[:, first : first + chunk.size // rows] = chunk.reshape(-1, rows).T
 
 
 def _decode_chunk(coder: Any, data: bytes, at: int, out: Integers) -> int:

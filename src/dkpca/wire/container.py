@@ -20,13 +20,8 @@ from dkpca.errors import WireError
 from dkpca.linalg.arrays import let_go
 from dkpca.wire import strict_json
 
-DTYPES = {
-    "I64": "int64",
-    "F64": "float64",
-    "F32": "float32",
-    "F16": "float16",
-    "U8": "uint8",
-}  # in the order of arrays
+# In the order of arrays.
+DTYPES = {"I64": "int64", "F64": "float64", "F32": "float32", "F16": "float16", "U8": "uint8"}
 CODES = {name: code for code, name in DTYPES.items()}
 METADATA = "__metadata__"
 AGAIN = "get it again from its sender, or give the right file"
@@ -68,7 +63,7 @@ def unpack(data: Buffer, *, entry: str, max_header: int, dtypes: Mapping[str, st
         metadata = described[METADATA]
         if PRIVATE in metadata and entry == MESSAGE:
             raise WireError("this is a party's private state, not a message: it contains data; never send it")
-        others = [meaning for name, meaning in MEANING.items() if name in metadata]
+        others = [MEANING[name] for name in MEANING if name in metadata]
         if entry not in metadata and others:
             raise WireError(f"this is {others[0]}, not {MEANING[entry]}; give the right file")
         header = strict_json.loads(metadata[entry])
@@ -101,7 +96,7 @@ def verify(header: Header, arrays: Arrays) -> Header:
     header = dict(header)
     stated = header.pop("checksum", None)
     if stated != checksum(header, arrays):
-        raise WireError("checksum does not match: the file was altered or damaged; get it again from its sender")
+        raise WireError(f"checksum does not match: the file was altered or damaged; {AGAIN}")
     return header
 
 
@@ -137,7 +132,7 @@ def arrays_in(data: Buffer, header: Mapping[str, Any], dtypes: Mapping[str, str]
     body = memoryview(data)[8 + int.from_bytes(data[:8], "little") :]
     # Every number in the header is the sender's word: no array is made before its place in the file is checked
     # against its type and shape.
-    places: dict[str, tuple[int, int]] = {}
+    places: list[list[int]] = []
     arrays: Arrays = {}
     for name, entry in header.items():
         if name == METADATA:
@@ -146,23 +141,19 @@ def arrays_in(data: Buffer, header: Mapping[str, Any], dtypes: Mapping[str, str]
             raise TypeError("the entry of an array has other fields")
         if entry["dtype"] not in dtypes:
             raise WireError(f"array {name!r} has type {entry['dtype']}; the wire carries {sorted(dtypes)}")
-        shape, (start, end) = _counts(entry["shape"]), _counts(entry["data_offsets"])
-        dtype = np.dtype(dtypes[entry["dtype"]])
-        if not 0 <= start <= end <= len(body) or end - start != math.prod(shape) * dtype.itemsize:
+        shape, place, dtype = _counts(entry["shape"]), _counts(entry["data_offsets"]), dtypes[entry["dtype"]]
+        start, end = place
+        if not 0 <= start <= end <= len(body) or end - start != math.prod(shape) * np.dtype(dtype).itemsize:
             raise ValueError("an array does not lie within the file")
         # No array of ours is empty or has more than two dimensions; NumPy refuses some shapes of those that are.
         if not 1 <= len(shape) <= 2 or 0 in shape:
             raise WireError(f"array {name!r} has {len(shape)} dimensions or no entry; ours have one or two")
-        places[name] = start, end
+        places.append(place)
         arrays[name] = np.frombuffer(body[start:end], dtype=dtype).reshape(shape)
     # Together they fill the file: what nobody reads could carry something else.
-    reached = 0
-    for start, end in sorted(places.values()):
-        if start != reached:
-            raise ValueError("arrays overlap, or leave a gap")
-        reached = end
-    if reached != len(body):
-        raise ValueError("the file is longer than its arrays")
+    cuts = [0, *(cut for place in sorted(places) for cut in place), len(body)]
+    if cuts[::2] != cuts[1::2]:
+        raise ValueError("arrays overlap, or leave a gap")
     return arrays
 
 

@@ -23,9 +23,8 @@ def loads(text: str | bytes) -> Any:
 
 def _finite(digits: str) -> float:
     value = float(digits)
-    if not math.isfinite(value):
-        named = digits.lstrip("-").isalpha()  # NaN, Infinity
-        raise ValueError(f"{digits[:20]} is {'no number' if named else 'more than a number can hold'}")
+    if not math.isfinite(value):  # NaN and Infinity, too
+        raise ValueError(f"{digits[:20]} is no number, or more than one can hold")
     return value
 
 

@@ -14,11 +14,11 @@ export function drawCharts(header) {
     fill("own-charts", (box) => drawOwn(box, header.own.correlation, { what: "correlation" }));
     fill("association-charts", (box) => drawOwn(box, header.own["distance correlation"], { what: "distance correlation", least: 0 }));
   }
-  if (header.drives) fill("drives-charts", (box) => drawOwn(box, header.drives, { what: "change of its variance", most: header.drives.most }));
 }
 
 function fill(name, draw) {
   const box = byId(name);
+  box.closest("section").hidden = false;
   box.replaceChildren();
   draw(box);
 }
@@ -98,20 +98,19 @@ function drawOwn(box, { top, chance }, about) {
   });
 }
 
-// Bars from the middle, with whiskers where there are bounds; names stand on the other side.
-function drawColumns(box, columns, { what, chance, least = -1, most = 1 }) {
+// Bars from the middle; names stand on the other side.
+function drawColumns(box, columns, { what, chance, least = -1 }) {
   const row = 22, height = columns.length * row + 30;
   const chart = frame(box, { height, left: 0, right: 0, top: 0, bottom: 30, label: `${what} of columns with this component` });
   const half = chart.width / 2;
-  const x = (value) => half + (value / most) * (half - 4);
+  const x = (value) => half + value * (half - 4);
   const line = (kind, value) => svg("line", { class: kind, x1: x(value), x2: x(value), y1: 0, y2: chart.bottom });
   for (const value of [-1, 0, 1].filter((value) => value >= least)) {
     const anchor = { "-1": "start", 0: "middle", 1: "end" }[value];
-    const words = most === 1 || value === 0 ? value : (value * most).toPrecision(2);
-    chart.drawing.append(line("grid", value * most), text(words, x(value * most), chart.bottom + 18, { class: "tick", "text-anchor": anchor }));
+    chart.drawing.append(line("grid", value), text(value, x(value), chart.bottom + 18, { class: "tick", "text-anchor": anchor }));
   }
   if (chance !== undefined) for (const value of least < 0 ? [-chance, chance] : [chance]) chart.drawing.append(line("chance", value));
-  columns.forEach(([name, value, error], k) => {
+  columns.forEach(([name, value], k) => {
     const positive = value >= 0;
     const bar = svg("rect", {
       class: `bar ${positive ? "positive" : "negative"}`, x: Math.min(x(0), x(value)), y: k * row + 3,
@@ -120,13 +119,9 @@ function drawColumns(box, columns, { what, chance, least = -1, most = 1 }) {
     const label = text(shortened(name, half), positive ? half - 7 : half + 7, k * row + 15, {
       class: "label name", "text-anchor": positive ? "end" : "start",
     });
-    const whisker = error ? [svg("path", { class: "whisker", d: across(k * row + row / 2, x(value - error), x(value + error)) })] : [];
-    const bound = error ? ` ± ${error.toPrecision(2)}` : "";
-    chart.drawing.append(svg("g", { "data-tip": `${name}\n${what} ${value.toFixed(2)}${bound}` }, bar, ...whisker, label));
+    chart.drawing.append(svg("g", { "data-tip": `${name}\n${what} ${value.toFixed(2)}` }, bar, label));
   });
 }
-
-const across = (y, low, high) => `M${low},${y - 4}v8M${low},${y}H${high}M${high},${y - 4}v8`;
 
 function shortened(name, pixels) {
   const most = Math.max(6, Math.floor((pixels - 10) / 7.2));
