@@ -93,7 +93,7 @@ def test_labels_of_another_kind_are_named_where_none_is_common(whole):
     numbered["bank"] = numbered["bank"].set_axis(map(str, range(T)))
     with pytest.raises(InputError, match=r"type int and str\); .* the same kind of label \(table.index.ast"):
         estimator().fit(numbered)
-    with pytest.raises(InputError, match="fewer than 10; check that all parties use the same kind of label$"):
+    with pytest.raises(InputError, match="no sample is common to all parties .*; check that all use the same kind"):
         estimator(lacking="drop").fit(numbered)
 
 
@@ -129,7 +129,7 @@ def test_dropping_leaves_as_few_new_samples_as_all_parties_have(whole):
     with pytest.warns(DataWarning, match="using the 1 sample that all tables have"):
         placed = model.transform(new)
     np.testing.assert_allclose(placed[0], model.transform(whole)[5], atol=1e-9)
-    with pytest.raises(InputError, match="0 of 3 samples are common to all parties .* fewer than 1; check"):
+    with pytest.raises(InputError, match="no sample is common to all parties .*; check"):
         model.transform({name: table.iloc[:1] for name, table in new.items()})
 
 
@@ -248,11 +248,9 @@ def test_kernels_that_need_the_length_of_every_sample_are_refused(tables, kernel
 
 def test_what_cannot_be_is_refused_with_the_reason(tables, whole):
     few = {"bank": whole["bank"].iloc[:45], "clinic": whole["clinic"].iloc[40:]}
-    with pytest.raises(InputError, match="5 of 80 samples are common to all parties"):
-        estimator(lacking="drop").fit(few)
     with pytest.raises(InputError, match="party 'bank' shares 5 of its 45 samples with other parties"):
         estimator(lacking="complete").fit(few)
-    with pytest.raises(InputError, match=r"\['shop'\] have no labels to identify theirs"):
+    with pytest.raises(InputError, match=r"\['shop'\] have no labels; give them with sample_ids"):
         estimator(lacking="complete").fit(tables | {"shop": tables["shop"].to_numpy()})
     model = estimator(lacking="complete").fit(tables)
     with pytest.raises(InputError, match="run_audit needs the true rows, but some parties lack rows"):

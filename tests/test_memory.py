@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 from threadpoolctl import threadpool_limits
 
@@ -17,9 +16,6 @@ from dkpca.linalg import precision as tall
 from dkpca.linalg.arrays import free_memory
 from dkpca.linalg.precision import Rounded
 from dkpca.store import runs, storage
-from dkpca.tables import formats
-from dkpca.tables.preparation import prepare
-from dkpca.tables.reading import Reading, read
 
 
 @pytest.mark.parametrize(
@@ -92,56 +88,6 @@ def test_arrays_in_files_change_no_bit(rng, monkeypatch):
     assert free.certificate_ == tight.certificate_
     assert "in files to keep within 0.1 GB" in tight.solvers_["a"]
     assert "in files to keep within 0.1 GB" in tight.solvers_["center"]
-
-
-class TestTablesThatStayInTheirFile:
-    @pytest.fixture
-    def path(self, rng, tmp_path, monkeypatch):
-        monkeypatch.setattr(formats, "LARGE", 0)
-        columns = {
-            "person": [f"p{i}" for i in range(300)],
-            "a": rng.standard_normal(300),
-            "b": rng.integers(0, 9, 300),
-        }
-        columns["color"] = ["red", "green", None] * 100
-        frame = pl.DataFrame(columns).with_columns(pl.when(pl.col("b") > 7).then(None).otherwise("b").alias("b"))
-        frame.write_parquet(tmp_path / "shop.parquet", row_group_size=64)
-        return tmp_path / "shop.parquet"
-
-    def test_they_are_prepared_as_if_they_were_loaded(self, path):
-        how = Reading(id_column="person", text="one-hot", max_missing=0.5)
-        whole, kept = read(path, how), read(path, how, by_column=True)
-        assert isinstance(kept.frame, formats.Stored)
-        assert len(kept) == 300
-        assert kept.ids == whole.ids
-        first, second = prepare(whole, how), prepare(kept, how)
-        assert first == second
-        np.testing.assert_array_equal(first.apply(whole), second.apply(kept))
-        np.testing.assert_array_equal(first.apply(whole.take([5, 2])), second.apply(kept.take([5, 2])))
-
-    def test_only_one_column_is_loaded_at_a_time(self, path, monkeypatch):
-        how = Reading(id_column="person", text="ignore", max_missing=0.5)
-        table = read(path, how, by_column=True)
-        seen = []
-        column = formats.Stored.__getitem__
-
-        def looked_at(self, name):
-            seen.append(name)
-            return column(self, name)
-
-        monkeypatch.setattr(formats.Stored, "__getitem__", looked_at)
-        prepare(table, how).apply(table)
-        assert set(seen) == {"a", "b"}
-
-    def test_a_column_that_cannot_be_read_is_named(self, path):
-        table = read(path, Reading(id_column="person", text="ignore"), by_column=True)
-        path.unlink()
-        with pytest.raises(InputError, match=r"shop\.parquet: column 'a' cannot be read"):
-            table.frame["a"]
-
-    def test_small_files_are_loaded(self, path, monkeypatch):
-        monkeypatch.setattr(formats, "LARGE", 2**26)
-        assert isinstance(read(path, Reading(id_column="person", text="ignore"), by_column=True).frame, pl.DataFrame)
 
 
 class TestMappedFiles:

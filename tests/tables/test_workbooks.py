@@ -77,7 +77,7 @@ def test_ids_that_are_numbers_are_their_digits_and_hidden_zeros_are_refused(book
     assert read(save(), Reading("id")).ids == ["7", "12"]
     made.active["A2"].number_format = "00000"
     with pytest.raises(
-        InputError, match=r"shows numbers with leading zeros \(format 00000\), which it does not store"
+        InputError, match=r"are numbers, shown with leading zeros \(format 00000\) that the workbook does not store"
     ):
         read(save(), Reading("id"))
 

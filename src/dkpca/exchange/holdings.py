@@ -36,7 +36,7 @@ class Holding:
 
     def load(self) -> Table:
         """Return the rows that take part."""
-        table = replace(read(self.path, self.reading, by_column=True), memory=self.memory)
+        table = replace(read(self.path, self.reading), memory=self.memory)
         return table if self.rows is None else table.take(self.rows)
 
     def ids(self) -> list[str]:

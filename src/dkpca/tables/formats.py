@@ -30,8 +30,8 @@ from dkpca.tables.text_files import Dialect, Opened, check_names
 
 TEXT_FILES = (".csv", ".tsv", ".tab", ".txt")
 WORKBOOKS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
-BY_COLUMN = (".parquet", ".pq", ".arrow", ".ipc", ".feather")  # formats that keep columns apart
-SUFFIXES = (*TEXT_FILES, *BY_COLUMN, ".npy", scverse.ANNDATA, *WORKBOOKS)
+TYPED = (".parquet", ".pq", ".arrow", ".ipc", ".feather")  # formats that say what a column holds
+SUFFIXES = (*TEXT_FILES, *TYPED, ".npy", scverse.ANNDATA, *WORKBOOKS)
 BROKEN = (LookupError, RuntimeError, EOFError, csv.Error, zlib.error, lzma.LZMAError, zipfile.BadZipFile)  # of files
 PADDED = re.compile(rb'formatCode="(00+)"')  # a number format that shows leading zeros
 TRY_WORKBOOK = """
@@ -47,7 +47,7 @@ except fastexcel.FastExcelError as error:
     sys.exit(print(str(error).splitlines()[0]) or 1)
 """
 SHEET_COPIES = 3  # of the cells of a sheet, until they are columns
-LARGE = 2**26  # bytes of its files
+LARGEST_STYLES = 2**26  # bytes
 AS_WRITTEN = Dialect()
 Writer = Callable[[BinaryIO], object]
 
@@ -71,16 +71,14 @@ def open_table(path: Path, asked: Dialect = AS_WRITTEN, *, id_column: str | None
         return _workbook(path, asked, id_column)
     if kind == ".npy":
         return _array_file(path)
-    if kind not in BY_COLUMN:
+    if kind not in TYPED:
         raise InputError(f"{path}: cannot read {kind!r} files; use one of {', '.join(SUFFIXES)}")
     # A name with brackets is a name, and no pattern.
     parquet = kind in (".parquet", ".pq")
     scanned = pl.scan_parquet(path, glob=False) if parquet else pl.scan_ipc(glob.escape(str(path)))
-    names, stays = scanned.collect_schema().names(), path.stat().st_size >= LARGE
-    # Of a large file, one column is read at a time; constant columns take no bytes.
-    columns = 1 if stays else len(names)
-    inputs.check_room(path, 8 * columns * int(scanned.select(pl.len()).collect().item()), math.inf)
-    return Opened(str(path), scanned, names, stays=stays)
+    names = scanned.collect_schema().names()  # constant columns take no bytes of the file
+    inputs.check_room(path, 8 * len(names) * int(scanned.select(pl.len()).collect().item()), math.inf)
+    return Opened(str(path), scanned, names)
 
 
 def _array_file(path: Path) -> Opened:
@@ -161,36 +159,12 @@ def _refuse_padding(path: Path, id_column: str) -> None:
         return
     with zipfile.ZipFile(path) as archive:
         named = "xl/styles.xml" in archive.namelist()
-        padded = PADDED.search(archive.open("xl/styles.xml").read(LARGE) if named else b"")
+        padded = PADDED.search(archive.open("xl/styles.xml").read(LARGEST_STYLES) if named else b"")
     if padded:
         raise InputError(
             f"{path}: the ids in column {id_column!r} are numbers, shown with leading zeros (format "
             f"{padded[1].decode()}) that the workbook does not store; turn that column into text, or save as CSV"
         )
-
-
-class Stored:
-    """As much of a DataFrame as preparing a table needs."""
-
-    def __init__(self, frame: pl.LazyFrame, columns: Sequence[str], source: str) -> None:
-        self._frame, self.columns, self._source = frame, list(columns), source
-        known = frame.collect_schema()
-        self.schema = {name: known[name] for name in self.columns}
-        self.height = int(frame.select(pl.len()).collect().item())
-
-    def __getitem__(self, wanted: Any) -> Any:
-        """One column by its name, or rows by their numbers."""
-        if not isinstance(wanted, str):
-            return pl.DataFrame([self[name][wanted] for name in self.columns])
-        try:
-            return self._frame.select(wanted).collect(engine="streaming")[wanted]
-        except (pl.exceptions.PolarsError, OSError) as error:
-            reason = str(error).strip().partition("\n")[0]
-            raise InputError(f"{self._source}: column {wanted!r} cannot be read ({reason}); check it") from error
-
-    def select(self, columns: Sequence[str]) -> "Stored":
-        """Some of the columns."""
-        return Stored(self._frame, columns, self._source)
 
 
 def embedding_files(

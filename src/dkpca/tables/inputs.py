@@ -128,14 +128,9 @@ def _check_quantities(table: Any) -> None:
         )
 
 
-def beyond_doubles(values: Sequence[Any]) -> bool:
-    """Whether there is a whole number that is no float64."""
-    return any(isinstance(value, int | np.integer) and abs(int(value)) > MOST_WHOLE for value in values)
-
-
 def check_exact(column: str, values: Sequence[Any]) -> None:
     """Refuse whole numbers that double precision takes for the same as others."""
-    if beyond_doubles(values):
+    if any(isinstance(value, int | np.integer) and abs(int(value)) > MOST_WHOLE for value in values):
         raise InputError(
             f"{column} has whole numbers beyond 2^53, which double precision cannot distinguish; subtract a whole "
             "number from them, leave them out, or use the kernel 'overlap' for codes"

@@ -68,11 +68,10 @@ class Preparation:
                 values -= column.shift
                 values /= column.scale
             if not np.isfinite(values).all():
-                row = int(np.argmin(np.isfinite(values)))
+                row = int(np.argmin(np.isfinite(values))) + 1
                 raise InputError(
-                    f"{table.source}: column {column.source!r} has {table.frame[column.source][row]:.3g} in row "
-                    f"{row + 1}, too far outside the fit's {column.low:.3g} to {column.high:.3g} to be scaled "
-                    "the same way; correct that value"
+                    f"{table.source}: column {column.source!r} in row {row} is too far outside the fit's "
+                    f"{column.low:.3g} to {column.high:.3g} to be scaled the same way; correct that value"
                 )
         return X
 
@@ -101,8 +100,7 @@ def with_samples_as_columns(table: Table) -> Table:
     absent = [sample for sample in table.ids if sample not in table.frame.columns]
     if absent:
         raise InputError(
-            f"{table.source}: a kernel matrix with sample ids needs a column for each sample, named by id; it lacks "
-            f"{some(absent)}"
+            f"{table.source}: a kernel matrix needs a column for each sample id; it lacks {some(absent)}"
         )
     return replace(table, frame=table.frame.select(table.ids))
 
@@ -200,7 +198,7 @@ def _expanded(table: Table, name: str, reading: Reading, notes: list[str]) -> li
     """Columns of numbers that one column of the table gives, text expanded where asked for."""
     kind, how = table.frame.schema[name], reading.text_handling(name)
     if how != "codes" and (kind.is_numeric() or kind == pl.Boolean):
-        return [Column(name)]  # without a look at it: a large table stays in its file
+        return [Column(name)]
     values = table.frame[name]
     if numerals.is_date(kind):
         if reading.dates != "number":
@@ -216,9 +214,8 @@ def _expanded(table: Table, name: str, reading: Reading, notes: list[str]) -> li
     if how == "codes":
         notes.append(f"text column {name!r} is used as {len(found)} categories; an empty cell is one more")
         return [Column(name, coded=True)]
-    doubt = None if name in dict(reading.text_of) else text_among_numbers(values, table.dialect)
-    if doubt or how != "one-hot":
-        raise InputError(f"{table.source}: {doubt or _about_text(values, table)}")
+    if how != "one-hot" or (name not in dict(reading.text_of) and text_among_numbers(values, table.dialect)):
+        raise InputError(f"{table.source}: {_about_text(values, table)}")
     if len(found) > MOST_CATEGORIES:
         what = f"text column {name!r} has {len(found)} different values, more than {MOST_CATEGORIES}"
         raise InputError(f"{table.source}: {what}; leave it out with --exclude {name}")

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -17,7 +17,7 @@ from dkpca.errors import InputError, StorageError
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.settings import Allowed, setting
 from dkpca.tables import numerals, text_files
-from dkpca.tables.formats import AS_WRITTEN, BROKEN, SUFFIXES, Stored, from_array, open_table
+from dkpca.tables.formats import AS_WRITTEN, BROKEN, SUFFIXES, from_array, open_table
 from dkpca.tables.ids import WAYS, found_in, matching_keys
 from dkpca.tables.inputs import ID_NAME, are_ids, some
 from dkpca.tables.numerals import is_date
@@ -132,10 +132,10 @@ class Table:
         return replace(self, ids=ids, frame=self.frame[list(rows)])
 
 
-def read(path: Path, reading: Reading, *, by_column: bool = False) -> Table:
-    """Read a table; only the columns wanted are loaded: of a large one, by whoever prepares it, one at a time."""
+def read(path: Path, reading: Reading) -> Table:
+    """Read a table; only the columns wanted are loaded."""
     with opened(path, reading) as table:
-        return _select(table, reading, by_column=by_column)
+        return _select(table, reading)
 
 
 @contextlib.contextmanager
@@ -201,7 +201,7 @@ def from_frame(frame: Any, reading: Reading, *, name: str = "table") -> Table:
     return _select(Opened(name, table.lazy(), table.columns), reading)
 
 
-def _select(opened: Opened, reading: Reading, *, by_column: bool = False) -> Table:
+def _select(opened: Opened, reading: Reading) -> Table:
     """Load the columns wanted, and check the ids."""
     named = [reading.id_column] if reading.id_column else []
     single = [column for column, _ in reading.text_of]
@@ -210,10 +210,7 @@ def _select(opened: Opened, reading: Reading, *, by_column: bool = False) -> Tab
     kept, ignored = _without_ignored(found, reading)
     if not kept:
         raise InputError(f"{opened.source}: no feature column is left; check --columns, --exclude and --text")
-    if by_column and opened.stays:
-        loaded = cast("pl.DataFrame", Stored(found.frame, [*named, *kept], opened.source))
-    else:
-        loaded = found.frame.select(*named, *kept).collect(engine="streaming")
+    loaded = found.frame.select(*named, *kept).collect(engine="streaming")
     ids = None
     if reading.id_column:
         ids = found_in(loaded[reading.id_column], reading.id_normalize, opened.source)

@@ -64,16 +64,19 @@ def modalities(path: Path) -> list[str]:
 def read(path: Path) -> tuple[list[str], list[str], Any]:
     """Names of observations and variables, and the matrix X, of FILE.h5ad or of one modality, FILE.h5mu/NAME."""
     _need("anndata", path)
-    inside = path.parent.suffix.lower() == MUDATA
-    if inside or path.suffix.lower() == MUDATA:
-        file, name = (path.parent, path.name) if inside else (path, None)
+    import anndata
+
+    if MUDATA in (path.suffix.lower(), path.parent.suffix.lower()):
+        file, name = (path, None) if path.suffix.lower() == MUDATA else (path.parent, path.name)
         if name not in (known := modalities(file)):
             raise InputError(f"{file}: holds the modalities {known}; give one of them, as {file / known[0]}")
+        import mudata
+
         with _whole(file):
-            table = import_module("mudata").read_h5ad(file, name)
+            table = mudata.read_h5ad(file, name)
     else:
         with _whole(path):
-            table = import_module("anndata").read_h5ad(path)
+            table = anndata.read_h5ad(path)
     if scipy.sparse.issparse(table.X):
         table.X.check_format()  # rows that point outside of the file would be read
     frame = _frame(path.stem, table)

@@ -64,12 +64,10 @@ class Dialect:
 
 def described(dialect: Dialect) -> list[str]:
     """Say in a few words how a table is written, where it is not with commas and points."""
-    words = []
-    if dialect.separator not in (None, ","):
-        words.append(f"separated by {SEPARATORS.get(dialect.separator, repr(dialect.separator))}")
-    if dialect.decimal != ".":
-        words.append("decimal comma")
-    return [f"format: {', '.join(words)}"] if words else []
+    usual = dialect.separator in (None, ",")
+    cut = "" if usual else f"separated by {SEPARATORS.get(dialect.separator or '', repr(dialect.separator))}"
+    words = ", ".join(filter(None, [cut, "decimal comma" if dialect.decimal == "," else ""]))
+    return [f"format: {words}"] if words else []
 
 
 def header(cells: Sequence[str], source: str) -> tuple[list[str], list[str]]:
@@ -103,7 +101,6 @@ class Opened:
     notes: list[str] = field(default_factory=list)
     dialect: Dialect | None = None  # None: the format itself says what is a number
     encoding: str | None = None  # None: it is no text file
-    stays: bool = False  # whether it is better left where it is, and read one column at a time
 
 
 def open_text(path: Path, asked: Dialect) -> Opened:
