@@ -252,7 +252,7 @@ def test_what_cannot_be_is_refused_with_the_reason(tables, whole):
         estimator(lacking="drop").fit(few)
     with pytest.raises(InputError, match="party 'bank' shares 5 of its 45 samples with other parties"):
         estimator(lacking="complete").fit(few)
-    with pytest.raises(InputError, match=r"\['shop'\] have no labels to identify theirs"):
+    with pytest.raises(InputError, match=r"\['shop'\] have no labels; give them"):
         estimator(lacking="complete").fit(tables | {"shop": tables["shop"].to_numpy()})
     model = estimator(lacking="complete").fit(tables)
     with pytest.raises(InputError, match="run_audit needs the true rows, but some parties lack rows"):
