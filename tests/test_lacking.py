@@ -213,7 +213,7 @@ def test_new_samples_without_a_party_are_completed(whole):
     some = {name: table for name, table in new.items() if name != "shop"}
     with pytest.warns(MissingPartyWarning, match="shop 20; rows completed from the other parties"):
         completed = model.transform(some)
-    with pytest.warns(MissingPartyWarning, match="their mean row is used instead"):
+    with pytest.warns(MissingPartyWarning, match="shop 20; mean rows are used instead"):
         by_mean = estimator(lacking="mean").fit(fit).transform(some)
     assert np.linalg.norm(completed - true) < 0.5 * np.linalg.norm(by_mean - true)
 

@@ -175,7 +175,11 @@ def component_errors(
 
     # What limits the answer beside that: directions that a party sent nothing of, and what hits all of them alike.
     at_rows, size = spectrum_at(pairs.values, V, None, few).components, max(float(pairs.values[0]), LEAST_SIZE)
-    added, along = left_out(errors, lengths, shares, level, spectrum, at_few, at_rows)
+    tails = [
+        max(0.0, share) * tail_values(error, float(own.sum()), len(spectrum.values))
+        for error, own, share in zip(errors, lengths, shares, strict=True)
+    ]
+    added, along = left_out(tails, level, spectrum, at_few, at_rows, n)
     rounding = rounding + everywhere(errors, lengths, [each / size for each in shares], n)
     # E V = L V - L_cut V for what was left out, and L V - V Lambda for what landmarks at the center missed.
     weights = np.full(len(lost), n / len(lost))
@@ -341,13 +345,7 @@ def entering(law: Law, rows: Sequence[Array], n_parties: int) -> list[float]:
 
 
 def left_out(
-    errors: Sequence[PartyError],
-    lengths: Sequence[Vector],
-    shares: Sequence[float],
-    level: float,
-    spectrum: Spectrum,
-    rows: Sequence[Array],
-    components: Matrix,
+    tails: Sequence[Vector], level: float, spectrum: Spectrum, rows: Sequence[Array], components: Matrix, n: int
 ) -> tuple[list[float], Matrix]:
     """Directions that a party sent nothing of: eigenvalues, and cosines with the components.
 
@@ -355,19 +353,15 @@ def left_out(
     turn them. Else they are what is near: they lie along what the components have outside of the party's factor.
     A component whose eigenvalue is below the mean eigenvalue of all that is missing, the level, is lost.
     """
-    # Eigenvalues that each party left out, times the share with which its error enters the fused matrix.
+    # Tails are eigenvalues that each party left out, times the share with which its error enters the fused matrix.
     D, found, cosines = len(spectrum.values), list[float](), list[Matrix]()
-    tails = [
-        max(0.0, share) * tail_values(error, float(own.sum()), D)
-        for error, own, share in zip(errors, lengths, shares, strict=True)
-    ]
     largest = max(float(tail[0]) for tail in tails)
     if len(spectrum.near_values) and float(spectrum.near_values[-1]) > largest:
         # Apart from the components: only as many as there are components can take their places.
         return np.sort([level] * D + list(np.concatenate(tails)))[::-1][:D].tolist(), np.zeros((D, D))
     for j, tail in enumerate(tails):
         if tail[0] > 0.0:
-            values, Y = np.linalg.eigh(outside(rows[j], components, errors[j].factor.shape[0]))
+            values, Y = np.linalg.eigh(outside(rows[j], components, n))
             cosines.append((Y * np.sqrt(ALONG * np.clip(values, 0.0, 1.0))[None, :])[:, ::-1])
             found += tail.tolist()
     return found, np.hstack([np.zeros((D, 0)), *cosines])
