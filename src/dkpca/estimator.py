@@ -225,6 +225,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             if here is None:
                 return self._fit_on_cluster(X, settings, compute, covariates, sample_ids)
             X, covariates = here, _cluster().in_memory(covariates, compute.timeout)
+            compute = replace(compute, timeout=None)  # it was for the workers
         given = inputs.for_fit(self._by_party(X, fitted=False), settings, sample_ids)
         warn(given.notes)
         inputs.check_outcome(y, given.ids, given.first)
@@ -569,7 +570,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
 
     def _here(self) -> Self:
         """The same, with arrays here whose rows are on the workers of a cluster."""
-        return _cluster().here(self) if self._rows_stay else self  # type: ignore[no-any-return]
+        return _cluster().here(self) if self._rows_stay else self
 
     def __sklearn_is_fitted__(self) -> bool:
         return "model_" in vars(self)
