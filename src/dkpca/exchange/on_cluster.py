@@ -55,8 +55,10 @@ def in_memory(X: Any, timeout: float | None) -> Any:
     return here.get("", here) if tables else X
 
 
-def tables_of(X: Any, parties: Any, settings: Fit, sample_ids: Any, compute: Compute) -> dict[str, Any]:
-    """Tables by party for a fit whose rows stay where they are; refuse what needs them in one place."""
+def tables_of(
+    X: Any, parties: Any, settings: Fit, sample_ids: Any, compute: Compute
+) -> tuple[dict[str, Any], dict[str, tuple[str, ...] | None]]:
+    """Tables by party, and names of columns, for a fit whose rows stay; refuse what needs them in one place."""
     import dask
 
     refused = [f"{name}={own!r}" for name, value in BEYOND.items() if (own := getattr(settings, name)) != value]
@@ -77,7 +79,8 @@ def tables_of(X: Any, parties: Any, settings: Fit, sample_ids: Any, compute: Com
         (name, frame[[own]]) for name, frame in frames.items() for own in frame.columns if ID_NAME.search(str(own))
     ]
     on_dask.computed([dask.delayed(check_features)(*each) for each in named], compute.timeout)
-    return on_dask.row_chunks(tables, compute.timeout)
+    columns = {name: names_of_columns(table) for name, table in tables.items()}
+    return on_dask.row_chunks(tables, compute.timeout), columns
 
 
 def waiting(timeout: float | None) -> Any:
@@ -85,11 +88,6 @@ def waiting(timeout: float | None) -> Any:
     import dask
 
     return dask.config.set({on_dask.TIMEOUT: timeout})
-
-
-def columns_of(X: Any, parties: Any) -> dict[str, tuple[str, ...] | None]:
-    """Names of the columns of each party, where its table has some."""
-    return {name: names_of_columns(table) for name, table in _by_party(X, parties).items()}
 
 
 def _by_party(X: Any, parties: Any) -> dict[str, Any]:
