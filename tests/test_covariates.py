@@ -108,7 +108,7 @@ class TestAgainstKernelPCA:
     @pytest.mark.parametrize("rows_stay", [False, True])
     def test_on_dask(self, rows_stay, monkeypatch):
         if rows_stay:
-            monkeypatch.setattr("dkpca.exchange.on_cluster.FEW", 100)
+            monkeypatch.setattr("dkpca.exchange.on_cluster.ONE_WORKER", 100)
         parts = {"a": slice(0, 32), "b": slice(32, 64)}
         here, new = ({name: t[:, own] for name, own in parts.items()} for t in (FIT, NEW))
         there, new_there = (

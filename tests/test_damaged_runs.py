@@ -9,7 +9,6 @@ import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -160,8 +159,7 @@ def test_after_a_crash_there_is_the_old_run_or_the_new_or_one_sentence(office, m
     models, left = [wanted, runs.load(before).model], None
     refusals: list[str] = []
     for count in range(20):
-        run = shutil.copytree(before, office / str(count) / "run")
-        calls: list[Any] = []
+        run, calls = shutil.copytree(before, office / str(count) / "run"), list[object]()
 
         def dying(function, calls=calls, count=count):
             def called(*arguments, **named):

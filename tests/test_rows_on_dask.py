@@ -1,4 +1,4 @@
-"""A Dask collection is a table like any other: few rows are gathered, many stay and give Dask arrays."""
+"""Dask in, Dask out: a collection is a table like any other, on one worker or chunk by chunk."""
 
 import copy
 import functools
@@ -72,7 +72,7 @@ def few_rows_are_many(monkeypatch):
     """Beyond 100 rows, they stay in their chunks."""
     monkeypatch.setattr(landmark, "SAMPLE", 150)
     monkeypatch.setattr(landmark, "SAMPLE_SHARE", 2)
-    monkeypatch.setattr(on_cluster, "FEW", 100)
+    monkeypatch.setattr(on_cluster, "ONE_WORKER", 100)
 
 
 @pytest.fixture
@@ -107,12 +107,14 @@ def told(work):
 
 class TestItIsWhatGatheredTablesGive:
     @pytest.mark.parametrize("name", ["rbf", "linear, multiplied", "laplacian, added", "budget", "audit"])
-    def test_few_rows_are_gathered(self, rng, name):
+    def test_on_one_worker_to_the_last_bit(self, rng, name):
         tables = arrays(rng)
         settings: dict[str, Any] = {"n_components": 5} | SETTINGS[name]
         expected, said = told(lambda: DKPCA(**settings).fit(tables))
         model, again = told(lambda: DKPCA(**settings).fit(on_chunks(tables)))
-        np.testing.assert_array_equal(model.eigenvectors_, expected.eigenvectors_)
+        assert isinstance(model.eigenvectors_, da.Array)
+        assert model.eigenvectors_.chunks[0] == SIZES
+        np.testing.assert_array_equal(model.eigenvectors_.compute(), expected.eigenvectors_)
         np.testing.assert_array_equal(model.eigenvalues_, expected.eigenvalues_)
         assert model.certificate_ == expected.certificate_
         assert model.ledger_ == expected.ledger_
@@ -155,7 +157,7 @@ class TestItIsWhatGatheredTablesGive:
         if many:
             request.getfixturevalue("few_rows_are_many")
         model = DKPCA(5, rank=1, kernel="linear").fit(on_chunks(arrays(rng)))
-        V = np.asarray(model.eigenvectors_)
+        V = model.eigenvectors_.compute()
         assert model.eigenvalues_.shape == (5,)
         np.testing.assert_allclose(V.T @ V, np.eye(5), atol=1e-9)
 
@@ -238,11 +240,11 @@ class TestAfterTheFit:
         assert model.score(new) == pytest.approx(expected.score(new))
 
     @pytest.mark.longer
-    def test_scores_of_the_fit_are_a_dask_array_where_rows_stay(self, fits, many):
+    def test_scores_of_the_fit_are_a_dask_array(self, fits):
         _, model, tables = fits
         scores = clone(model).fit_transform(on_chunks(tables))
-        assert isinstance(scores, da.Array if many else np.ndarray)
-        assert not many or scores.chunks == (SIZES, (3,))
+        assert isinstance(scores, da.Array)
+        assert scores.chunks == (SIZES, (3,))
 
     def test_parties_may_come_in_any_order(self, fits, rng):
         expected, _, tables = fits
@@ -258,11 +260,11 @@ class TestAfterTheFit:
         assert isinstance(again.transform(tables), np.ndarray)
 
 
-@pytest.mark.usefixtures("few_rows_are_many")
-def test_new_rows_in_chunks_where_every_sample_of_the_fit_is_a_landmark(rng):
+def test_new_rows_in_chunks_where_every_sample_of_the_fit_is_a_landmark(rng, monkeypatch):
+    monkeypatch.setattr(on_dask, "memory_of_a_worker", lambda: 100_000.0)
     tables, new = arrays(rng), arrays(rng, 60)
     model = DKPCA(2, rank=5, gamma=0.02).fit(on_chunks(tables))
-    assert model._rows_stay
+    assert model._cluster == "rows"
     np.testing.assert_allclose(model.transform(on_chunks(new, (50, 10))).compute(), model.transform(new), atol=1e-9)
 
 
@@ -329,7 +331,7 @@ class TestTables:
             request.getfixturevalue("few_rows_are_many")
         frames = self.frames(rng)
         model = DKPCA(2, gamma=0.02, rank=6)
-        scores = np.asarray(model.fit_transform(frames))
+        scores = model.fit_transform(frames).compute()
         turned = {name: frame[list(frame.columns)[::-1]] for name, frame in frames.items()}
         np.testing.assert_allclose(model.transform(turned).compute(), scores, atol=1e-9)
         here = {name: frame.compute() for name, frame in turned.items()}
@@ -385,7 +387,6 @@ class TestTables:
         with pytest.raises(InputError, match=r"indexes of \['shop'\] differ .* sort and partition all tables alike"):
             DKPCA(2, gamma=0.02).fit(frames | {"shop": dd.from_pandas(other, npartitions=3, sort=False)})
 
-    @pytest.mark.usefixtures("few_rows_are_many")
     def test_tables_that_are_cut_otherwise_are_cut_as_the_first(self, rng):
         tables = arrays(rng)
         cut = {
@@ -404,7 +405,7 @@ class TestTables:
         settings["solver"] = "landmark"
         model = DKPCA(2, **settings).fit(da.from_array(X, chunks=(300, 4)))
         expected = DKPCA(2, **settings).fit(X)
-        np.testing.assert_allclose(np.asarray(model.eigenvectors_), expected.eigenvectors_, atol=1e-9)
+        np.testing.assert_allclose(model.eigenvectors_.compute(), expected.eigenvectors_, atol=1e-9)
         np.testing.assert_allclose(
             model.transform(da.from_array(X[:9], chunks=4)).compute(), expected.transform(X[:9]), atol=1e-9
         )
@@ -435,18 +436,18 @@ class TestTables:
     ("settings", "words"),
     [
         ({"protect": "blind", "kernel": "linear"}, "protect='blind' needs all rows in one place"),
-        ({"device": "cuda"}, "device='cuda' needs all rows in one place"),
+        ({"device": "cuda"}, "device='cuda' is for rows in host memory; leave it out"),
         ({"projection": "exact"}, "projection='exact' needs all rows in one place"),
         pytest.param(
             {"n_components": 900}, "n_components is 900, but there are 700 samples", marks=pytest.mark.longer
         ),
-        ({"precision": "compact"}, "precision='compact' needs all rows in one place"),
-        ({"solver": "streamed"}, "exact solvers compare all 700 samples with all"),
-        ({"kernel": "precomputed", "gamma": None, "law": "sum"}, "kernel='precomputed' needs all rows in one place"),
+        ({"precision": "compact"}, "precision='compact' codes all rows together"),
+        ({"solver": "streamed"}, "compares all 700 samples with all where they lie"),
+        ({"kernel": "precomputed", "gamma": None, "law": "sum"}, "precomputed kernel matrix is needed in one place"),
         ({"rank": rank.Recovery(at_most=0.5)}, "recovery is measured on all rows"),
     ],
 )
-def test_what_needs_all_rows_in_one_place_is_refused_beyond_few_rows(rng, settings, words):
+def test_what_needs_all_rows_in_one_place_is_refused_beyond_one_worker(rng, settings, words):
     with pytest.raises(InputError, match=words):
         DKPCA(**{"n_components": 2, "gamma": 0.02} | settings).fit(on_chunks(arrays(rng)))
 
@@ -499,7 +500,7 @@ class TestOnACluster:
         client.wait_for_workers(2, timeout=DEADLINE)
         tables = {"bank": large_table(1, rows=3_000), "shop": large_table(2, rows=3_000)}
         model = within_deadline(lambda: self.model(solver="landmark").fit(tables))
-        V = np.asarray(model.eigenvectors_)
+        V = model.eigenvectors_.compute()
         here = {name: table.compute() for name, table in tables.items()}
         expected = self.model(solver="landmark").set_params(timeout=None).fit(here)
         np.testing.assert_allclose(model.eigenvalues_, expected.eigenvalues_, rtol=1e-9)

@@ -145,9 +145,13 @@ def test_a_labeled_kernel_matrix_moves_with_its_samples(numbers, rng):
     shuffled = {"bank": bank[:4], "lab": K.iloc[:4, columns]}
     np.testing.assert_allclose(moved.transform(shuffled), model.transform(new), atol=1e-6)
     other = K.set_axis([f"t{i}" for i in range(N)], axis=1)
-    with pytest.raises(InputError, match="party 'lab': the columns of a kernel matrix are its samples"):
+    with pytest.raises(
+        InputError, match="party 'lab': the columns and rows of its kernel matrix have different labels"
+    ):
         DKPCA(3, kernel=kernels, law="sum").fit({"bank": bank, "lab": other})
-    with pytest.raises(InputError, match="party 'lab': the columns of a kernel matrix are its samples"):
+    with pytest.raises(
+        InputError, match="party 'lab': the columns and rows of its kernel matrix have different labels"
+    ):
         dkpca.summarize(other, party="lab", kernel=Precomputed(), rank=3)
 
 

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Self, get_type_hints
@@ -20,7 +21,7 @@ from dkpca.errors import InputError, MissingPartyWarning, NotFittedError, warn
 from dkpca.exchange import in_process, protocols
 from dkpca.fusion import scoring
 from dkpca.fusion.covariates import Covariates
-from dkpca.fusion.diagnostics import about_kernel, about_new_samples, outside_at_center
+from dkpca.fusion.scoring import about_kernel, about_new_samples, outside_at_center
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array, namespace, to_numpy
 from dkpca.linalg.leading import Solver
@@ -159,7 +160,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     (300, 5)
     """
 
-    _rows_stay = False  # whether the rows of the fit stayed on the workers of a cluster
+    _cluster: str | None = None  # rows of a fit on Dask collections: all on one "worker", or "rows" stayed in place
     _training: Any = None  # tables of the fit, as long as this object lives
 
     def __init__(
@@ -200,9 +201,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         ----------
         X : mapping of party to table, list of tables, or one table
             Arrays or DataFrames. The index of a DataFrame identifies its samples, which are put in the order of the
-            first table; rows of arrays match by position. Beyond 20,000 rows, chunks of Dask arrays and DataFrames
-            stay on their workers, and the results are Dask arrays. The modalities of a MuData are parties; an AnnData
-            is a table, with the names of its observations and variables.
+            first table; rows of arrays match by position. Chunks of Dask arrays and DataFrames stay on their workers,
+            and the results are Dask arrays. The modalities of a MuData are parties; an AnnData is a table, with the
+            names of its observations and variables.
         y : array or Series, optional
             Does not affect the fit. If the fit drops, adds or reorders rows, `y` must be a Series whose index is
             `sample_ids_`.
@@ -217,11 +218,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         X = scverse.unwrapped(X)
         self.__dict__.pop("model_", None)  # a fit that is refused leaves none, and not one of other columns
         if _on_cluster(X):
-            here = _cluster().gathered(X, compute.timeout)
-            if here is None:
-                return self._fit_on_cluster(X, settings, compute, covariates, sample_ids)
-            X, covariates = here, _cluster().in_memory(covariates, compute.timeout)
-            compute = replace(compute, timeout=None)  # it was for the workers
+            return self._fit_on_cluster(X, y, settings, compute, covariates, sample_ids)
         given = inputs.for_fit(self._by_party(X, fitted=False), settings, sample_ids)
         warn(given.notes)
         inputs.check_outcome(y, given.ids, given.first)
@@ -229,7 +226,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         model, states, shield = in_process.fit(given.tables, settings, compute, places=given.places, covariates=known)
         states = _with_columns(model, states, given.columns, settings)
         self._take_over(model, list(given.tables), states, shield, given.ids)
-        self._rows_stay, self._training = False, given.tables
+        self._cluster, self._training = None, given.tables
         return self
 
     def fit_transform(
@@ -245,6 +242,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         X = scverse.unwrapped(X)
         self.fit(X, y, covariates=covariates, sample_ids=sample_ids)
         scores = self.eigenvectors_ * namespace(self.eigenvalues_).sqrt(self.eigenvalues_)[None, :]
+        if self._cluster:
+            return scores
         return self._labeled(as_precise_as(X, scores), self._ids)
 
     def transform(self, X: AnyTables, *, covariates: Any = None, sample_ids: Any = None) -> Array:
@@ -261,7 +260,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if _on_cluster(X):
             covariates = _cluster().in_order_of_rows(covariates, X, self.timeout)
             return self._adjusted(_cluster().transform(self, X, sample_ids), covariates)
-        scores, ids, first, outside = self._here()._placed(X, sample_ids)
+        placed = partial(_cluster().on_a_worker, self, "_placed") if self._cluster else self._placed
+        scores, ids, first, outside = placed(X, sample_ids)
         warn(about_new_samples(outside))
         scores = self._adjusted(scores, inputs.rows_of_samples(covariates, ids, first))
         return self._labeled(as_precise_as(X, scores), ids)
@@ -322,8 +322,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """
         check_fitted(self)
         self._check_unprotected("score")
-        if self._rows_stay:
-            return self._here().score(X, covariates=covariates, sample_ids=sample_ids)
+        if self._cluster or _on_cluster(X):
+            return _cluster().on_a_worker(self, "score", X, covariates=covariates, sample_ids=sample_ids)  # type: ignore[no-any-return]
         self._check_covariates(covariates)
         given = self._given_new(X, sample_ids, every="score")
         tables = given.tables
@@ -343,9 +343,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """
         check_fitted(self)
         self._check_unprotected("run_audit")
-        if self._rows_stay:
-            found = _cluster().here(self, training=True).run_audit(n_rows, X, sample_ids=sample_ids)
-            return self._audited(replace(self.model_, certificate=found.certificate_))
+        if self._cluster or _on_cluster(X):
+            return self._audited(_cluster().audited(self, n_rows, X, sample_ids))
         settings, compute = self._settings()
         replace(settings, audit=n_rows, lacking=None)  # checks the number
         if self.model_.lacking is not None:
@@ -354,18 +353,23 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         protocol = protocols.audited(list(tables), lambda: self.model_, n_rows)
         return self._audited(in_process.asked(protocol, tables, self._states, settings, compute)())
 
-    def _fit_on_cluster(self, X: Any, settings: Fit, compute: Compute, covariates: Any, sample_ids: Any) -> Self:
-        """Fit on Dask collections chunk by chunk."""
+    def _fit_on_cluster(
+        self, X: Any, y: object, settings: Fit, compute: Compute, covariates: Any, sample_ids: Any
+    ) -> Self:
+        """Fit on Dask collections: on one worker, or chunk by chunk if there are too many rows for one."""
         cluster = _cluster()
         self.__dict__.pop("feature_names_in_", None)
-        tables, columns = cluster.tables_of(X, self.parties, settings, sample_ids, compute)
+        if cluster.on_one_worker(X, compute.timeout):
+            self.__dict__.update(cluster.fit(self, X, y, sample_ids, covariates))
+            return self
+        tables = cluster.tables_of(X, self.parties, settings, sample_ids, compute)
         here = replace(compute, n_jobs=None, timeout=None)
         with cluster.waiting(compute.timeout):
             known = _learned(cluster.in_order_of_rows(covariates, X, compute.timeout))
             model, states, shield = in_process.fit(tables, replace(settings, audit=None), here, covariates=known)
-        states = _with_columns(model, states, columns, settings)
+        states = _with_columns(model, states, cluster.columns_of(X, self.parties), settings)
         self._take_over(model, list(tables), states, shield)
-        self._rows_stay, self._training = True, tables
+        self._cluster, self._training = "rows", tables
         return self if settings.audit is None else self.run_audit(settings.audit)
 
     agreement_ = property(lambda self: self._agreement(0))
@@ -445,7 +449,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """Tables of the fit, for methods that use a party's own columns."""
         check_fitted(self)
         self._check_unprotected(method)
-        if self._rows_stay or self.model_.lacking is not None:
+        if self._cluster or self.model_.lacking is not None:
             raise InputError(f"{method} needs all rows of every party; fit without Dask, and with lacking='drop'")
         return self._tables_of_fit(method, X, sample_ids)
 
@@ -566,7 +570,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
 
     def _here(self) -> Self:
         """The same, with arrays here whose rows are on the workers of a cluster."""
-        return _cluster().here(self) if self._rows_stay else self
+        return _cluster().here(self) if self._cluster else self
 
     def __sklearn_is_fitted__(self) -> bool:
         return "model_" in vars(self)
@@ -606,7 +610,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self._states, self._shield, self._ids = dict(states), shield, ids
         self.model_ = model
         self.party_names_ = names
-        self.n_features_in_ = model.n_features
+        self.n_features_in_ = sum(sent.n_features for sent in model.summaries.values())
         solvers = {name: state.solver for name, state in states.items()}
         self.solvers_ = solvers | {"the center" if "center" in solvers else "center": model.solver}
         summed = shield.protect == "sums"  # then the parties' own kernels lack the width, which is of all
@@ -634,7 +638,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
 
     def _given_new(self, X: AnyTables, sample_ids: Any, *, every: str = "", of_fit: bool = False) -> PartyTables:
         """Tables of new samples, or once more those of the fit; `every` names what needs all of all parties."""
-        tables = self._by_party(_cluster().in_memory(X, self.timeout) if _on_cluster(X) else X, fitted=True)
+        tables = self._by_party(X, fitted=True)
         if not set(tables) <= set(self.party_names_):
             raise InputError(f"the fit had the parties {self.party_names_}; these samples are from {list(tables)}")
         given = inputs.for_new_samples(tables, self._states, sample_ids, self.lacking, of_fit=of_fit)

@@ -202,12 +202,9 @@ class All(RankRule):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from dkpca import DKPCA, rank
-    >>> X = np.random.default_rng(0).normal(size=(50, 8))
-    >>> goals = [rank.Error(at_most=0.1), rank.Budget(bytes=2000)]
-    >>> DKPCA(2, parties=2, rank=goals, precision="compact").fit(X).ledger_[0].bytes_sent <= 2000
-    True
+    >>> from dkpca import rank
+    >>> rank.All((rank.Error(at_most=0.1), rank.Budget(bytes=2000))).parts()  # DKPCA(rank=[...]) makes one of a list
+    (Error(at_most=0.1), Budget(bytes=2000, precision='float32'))
     """
 
     rules: tuple[RankRule, ...]
@@ -273,7 +270,7 @@ class Budget(RankRule):
         return self.precision == COMPACT
 
     def met_by(self, candidate: Any) -> bool:
-        return candidate.size() <= self.bytes
+        return bool(candidate.size() <= self.bytes)
 
 
 @dataclass(frozen=True)
@@ -305,7 +302,7 @@ class Error(RankRule):
         return True
 
     def met_by(self, candidate: Any) -> bool:
-        return candidate.error() <= self.at_most
+        return bool(candidate.error() <= self.at_most)
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,6 @@ def whole(least: float = -math.inf, most: float = math.inf) -> Check:
 
 
 def _real(valid: Check) -> Check:
-    """Return a check for finite numbers that are valid."""
     return lambda value: isinstance(value, Real) and not _is_flag(value) and math.isfinite(value) and valid(value)
 
 
@@ -50,7 +49,6 @@ def _is_flag(value: Any) -> bool:
 
 
 def _by_party(valid: Check) -> Check:
-    """Return a check for a mapping from party to valid values."""
     return lambda value: (
         isinstance(value, Mapping) and all(isinstance(name, str) and valid(each) for name, each in value.items())
     )
@@ -112,12 +110,6 @@ class Fit:
     """What to compute: every parameter of a fit that affects its answer, or the messages that leave a party.
 
     Invalid values, and values that exclude each other, raise `InputError` here and nowhere later.
-
-    Examples
-    --------
-    >>> from dkpca.settings import Fit
-    >>> Fit(n_components=3).kernel
-    'rbf'
     """
 
     n_components: int | float | None = setting(

@@ -32,7 +32,7 @@ def test_dates_are_refused_by_the_library(table):
 
 
 def test_an_array_of_dates_is_refused():
-    with pytest.raises(InputError, match="holds dates"):
+    with pytest.raises(InputError, match="columns of dates"):
         DKPCA(2).fit({"clinic": np.array([VISITS.to_numpy()] * 2).T})
 
 

@@ -39,10 +39,7 @@ class Outcomes:
 def outcomes(
     scores: Numbers, labels: Mapping[str, Any], *, in_fit: Collection[str] = (), samples: str = "samples of the fit"
 ) -> Outcomes:
-    """Test every label against every component, corrected over all of them (Holm).
-
-    A label that is among the columns of the fit is associated with the components by construction, and marked.
-    """
+    """Test every label against every component, corrected over all (Holm); a column of the fit is marked."""
     used = {*in_fit, *(column.partition("=")[0].rstrip() for column in in_fit)}  # of text, a column for each category
     circular = "was a column of the fit: its association with the components is circular"
     notes = [f"label {name!r} {circular}" for name in labels if name in used]

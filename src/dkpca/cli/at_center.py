@@ -11,7 +11,7 @@ from dkpca.cli.options import GivenSettings
 from dkpca.cli.output import at_work, show, table
 from dkpca.cli.table_options import at_hand
 from dkpca.errors import InputError
-from dkpca.fusion.diagnostics import about_kernel
+from dkpca.fusion.scoring import about_kernel
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.messages import Summary
 from dkpca.store import runs

@@ -1,10 +1,10 @@
-"""An estimator whose tables are Dask arrays or DataFrames: beyond `FEW` rows, these stay on the workers.
+"""An estimator whose tables are Dask arrays or DataFrames: their rows stay on the workers, Dask arrays come out.
 
-The row engine then works chunk by chunk, nothing with a row for each sample is ever in one place, and Dask arrays
-come out. Up to `FEW` rows the fit is the one of tables in memory.
+Up to `ONE_WORKER` rows, one worker has all of them for a while and does what is done with tables in memory, by the
+same code. Beyond, the row engine works chunk by chunk, and nothing with a row for each sample is ever in one place.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -13,18 +13,17 @@ import numpy as np
 
 from dkpca import party, wire
 from dkpca.errors import InputError, warn
-from dkpca.fusion import diagnostics, scoring
+from dkpca.fusion import scoring
 from dkpca.linalg import on_dask
-from dkpca.linalg.arrays import free_memory
 from dkpca.linalg.on_dask import is_collection
 from dkpca.messages import check_party_name
 from dkpca.settings import Compute, Fit
 from dkpca.tables.inputs import ID_NAME, check_features, cut, like_fit, names_of_columns, rows_of_samples
 
-FEW = 20_000  # rows that a fit gathers
-SHARE = 16  # one part in so many of the free memory that gathered tables may take
+ONE_WORKER = 20_000  # rows that one worker may have all of
+SHARE = 16  # one part in so many of a worker's memory that the tables may take, to be on one worker
 MOST_TOLD = 5  # warnings of chunks of new samples that are given
-# Settings that need all rows in one place, beyond `FEW` of them: what they must be.
+# Settings that need all rows in one place, beyond `ONE_WORKER` of them: what they must be.
 BEYOND = {"protect": "none", "projection": "extend", "lacking": None}
 
 
@@ -40,37 +39,49 @@ def collections_in(X: Any) -> dict[Any, Any]:
     return {} if others else tables
 
 
-def gathered(X: Any, timeout: float | None) -> Any:
-    """Return the tables in memory; None where their rows are too many for that."""
-    tables = collections_in(X)
-    rows = sum(on_dask.chunk_sizes(next(iter(tables.values())), timeout))
-    needed = SHARE * 8 * rows * sum(table.shape[1] for table in tables.values())
-    return None if rows > FEW or needed > free_memory(np.empty(0)) else in_memory(X, timeout)
+def on_one_worker(X: Any, timeout: float | None) -> bool:
+    """Whether the rows are so few that one worker may have all of them."""
+    tables = list(collections_in(X).values())
+    rows = sum(on_dask.chunk_sizes(tables[0], timeout))
+    width = sum(table.shape[1] for table in tables)
+    return rows <= ONE_WORKER and SHARE * 8 * rows * width <= on_dask.memory_of_a_worker()
 
 
-def in_memory(X: Any, timeout: float | None) -> Any:
-    """Collections of tables or of covariates as tables in memory; anything else as it is."""
-    tables = collections_in(X)
-    here = dict(zip(tables, on_dask.computed(list(tables.values()), timeout), strict=True))
-    return here.get("", here) if tables else X
+def fit(estimator: Any, X: Any, y: Any, sample_ids: Any, covariates: Any = None) -> dict[str, Any]:
+    """Fit a copy of an estimator on the worker that has all rows; return its attributes."""
+    alone, first = _alone(estimator), next(iter(collections_in(X).values()))
+    sizes = on_dask.chunk_sizes(first, estimator.timeout)
+
+    def fitted() -> dict[str, Any]:
+        found = dict(vars(alone.fit(X, y, covariates=covariates, sample_ids=sample_ids)))
+        if found["_ids"] is not None:
+            ids = found["_ids"]
+            found["_ids"] = np.fromiter(ids, dtype=object, count=len(ids))  # stays on the worker, as arrays do
+        return found
+
+    attributes: dict[str, Any] = on_dask.on_one_worker(fitted, sum(sizes), sizes, estimator.timeout, _tell)
+    own = estimator.get_params(deep=False)
+    return {name: value for name, value in attributes.items() if name not in own} | {"_cluster": "worker"}
 
 
-def tables_of(
-    X: Any, parties: Any, settings: Fit, sample_ids: Any, compute: Compute
-) -> tuple[dict[str, Any], dict[str, tuple[str, ...] | None]]:
-    """Tables by party, and names of columns, for a fit whose rows stay; refuse what needs them in one place."""
+def tables_of(X: Any, parties: Any, settings: Fit, sample_ids: Any, compute: Compute) -> dict[str, Any]:
+    """Tables by party for a fit whose rows stay where they are; refuse what needs them in one place."""
     import dask
 
-    refused = [f"{name}={own!r}" for name, value in BEYOND.items() if (own := getattr(settings, name)) != value]
-    refused += ["precision='compact'"] if settings.precision == "compact" else []
-    refused += ["kernel='precomputed'"] if any(k.columns_are == "samples" for k in settings.families()) else []
-    refused += [] if compute.device is None else [f"device={compute.device!r}"]
-    refused += [] if sample_ids is None else ["sample_ids"]
-    if refused:
-        raise InputError(
-            f"{refused[0]} needs all rows in one place, and beyond {FEW} those of Dask collections stay on their "
-            "workers, and match by position; leave it out, or gather the tables (X.compute())"
-        )
+    for name, value in BEYOND.items():
+        if getattr(settings, name, value) != value:
+            raise InputError(
+                f"{name}={getattr(settings, name)!r} needs all rows in one place, and beyond {ONE_WORKER} those of "
+                "Dask collections stay on their workers; leave it out, or gather the tables (X.compute())"
+            )
+    if settings.precision == "compact":
+        raise InputError("precision='compact' codes all rows together; use 'float32' for rows on a Dask cluster")
+    if any(kernel.columns_are == "samples" for kernel in settings.families()):
+        raise InputError("a precomputed kernel matrix is needed in one place; gather it (X.compute())")
+    if sample_ids is not None:
+        raise InputError("rows of Dask collections match by position; leave sample_ids out")
+    if compute.device is not None:
+        raise InputError(f"device={compute.device!r} is for rows in host memory; leave it out for rows on workers")
     tables = _by_party(X, parties)
     frames = {name: table for name, table in tables.items() if hasattr(table, "columns")}
     for name, frame in frames.items():
@@ -79,8 +90,7 @@ def tables_of(
         (name, frame[[own]]) for name, frame in frames.items() for own in frame.columns if ID_NAME.search(str(own))
     ]
     on_dask.computed([dask.delayed(check_features)(*each) for each in named], compute.timeout)
-    columns = {name: names_of_columns(table) for name, table in tables.items()}
-    return on_dask.row_chunks(tables, compute.timeout), columns
+    return on_dask.row_chunks(tables, compute.timeout)
 
 
 def waiting(timeout: float | None) -> Any:
@@ -88,6 +98,11 @@ def waiting(timeout: float | None) -> Any:
     import dask
 
     return dask.config.set({on_dask.TIMEOUT: timeout})
+
+
+def columns_of(X: Any, parties: Any) -> dict[str, tuple[str, ...] | None]:
+    """Names of the columns of each party, where its table has some."""
+    return {name: names_of_columns(table) for name, table in _by_party(X, parties).items()}
 
 
 def _by_party(X: Any, parties: Any) -> dict[str, Any]:
@@ -99,11 +114,12 @@ def _by_party(X: Any, parties: Any) -> dict[str, Any]:
 
 def in_order_of_rows(covariates: Any, X: Any, timeout: float | None) -> Any:
     """Covariates in the order of the rows of collections: by the index of DataFrames, or as they are."""
-    covariates = in_memory(covariates, timeout)
+    if is_collection(covariates):
+        (covariates,) = on_dask.computed([covariates], timeout)
     frames = [table for table in collections_in(X).values() if hasattr(table, "columns")]
     if not frames or not hasattr(covariates, "iloc"):
         return covariates
-    ids = list(in_memory(frames[0].index, timeout))
+    ids = list(on_dask.computed([frames[0].index], timeout)[0])
     return rows_of_samples(covariates, ids, ids)
 
 
@@ -112,7 +128,7 @@ def transform(estimator: Any, X: Any, sample_ids: Any) -> Any:
     tables = collections_in(X)
     if sample_ids is not None:
         raise InputError("rows of Dask collections match by position; leave sample_ids out")
-    if estimator._rows_stay:
+    if estimator._cluster == "rows":
         return _transform_rows(estimator, X)
     alone, names, single = _alone(estimator), list(tables), not isinstance(X, Mapping | list | tuple)
     chunks = on_dask.cut_alike(tables, estimator.timeout)
@@ -136,13 +152,13 @@ def _transform_rows(estimator: Any, X: Any) -> Any:
     # Parties in the order of the model. Landmarks have a row for each sample if every sample is one of them.
     states = {name: estimator._states[name] for name in model.summaries}
     states, placed = on_dask.here((states, scoring.placing(model)))
-    lengths, kernels = diagnostics.lengths_in_fit(model), {name: state.kernel for name, state in states.items()}
+    lengths, kernels = scoring.lengths_in_fit(model), {name: state.kernel for name, state in states.items()}
     tables = {name: like_fit(name, given[name], state.columns) for name, state in states.items()}
     arrays = on_dask.row_chunks(tables, estimator.timeout)
 
     def placed_by_all(start: int, *own: Any) -> tuple[list[Any], Any]:
         rows = [party.extend(state, X_own) for state, X_own in zip(states.values(), own, strict=True)]
-        return [np.asarray(placed(rows), dtype=np.float64)], (diagnostics.outside(kernels, lengths, rows), [])
+        return [np.asarray(placed(rows), dtype=np.float64)], (scoring.outside(kernels, lengths, rows), [])
 
     return _placed_in_chunks(estimator, placed_by_all, on_dask.chunks_of(list(arrays.values())))
 
@@ -151,27 +167,60 @@ def _placed_in_chunks(estimator: Any, work: Any, chunks: on_dask.Chunks) -> Any:
     """Scores as a Dask array; samples outside the fit are said once for all chunks, other warnings each once."""
     width = len(estimator.eigenvalues_)
     (scores,), seen = on_dask.chunks_made(work, chunks, [width], np.float64, timeout=estimator.timeout)
-    warn(diagnostics.about_new_samples(np.concatenate([outside for outside, _ in seen])))
-    for message, category in list(dict.fromkeys(each for _, told in seen for each in told))[:MOST_TOLD]:
-        warn([message], category)
+    warn(scoring.about_new_samples(np.concatenate([outside for outside, _ in seen])))
+    _tell(list(dict.fromkeys(each for _, told in seen for each in told))[:MOST_TOLD])
     return scores
 
 
-def here(estimator: Any, *, training: bool = False) -> Any:
-    """The same estimator, its arrays (and the tables of its fit) in files without a name, written chunk by chunk."""
-    found = on_dask.here(_alone(estimator))
-    found._training = on_dask.here(estimator._training) if training else None
+def on_a_worker(estimator: Any, method: str, *arguments: Any, **named: Any) -> Any:
+    """Call a method of a fitted estimator on a worker, with all rows that it refers to."""
+    rows = next((table for given in arguments for table in collections_in(given).values()), None)
+    sizes = () if rows is None else on_dask.chunk_sizes(rows, estimator.timeout)
+    called = _calling(estimator, method, *arguments, **named)
+    return on_dask.on_one_worker(called, sum(sizes) or -1, sizes, estimator.timeout, _tell)
+
+
+def audited(estimator: Any, n_rows: int, X: Any, sample_ids: Any) -> Any:
+    """Return the model with the findings of an audit, which sees all rows on a worker."""
+    called = _calling(estimator, "run_audit", n_rows, X, sample_ids=sample_ids)
+    found = on_dask.on_one_worker(lambda: called().certificate_, -1, (), estimator.timeout, _tell)
+    return replace(estimator.model_, certificate=found)
+
+
+def _calling(estimator: Any, method: str, *arguments: Any, **named: Any) -> Any:
+    alone, training = _alone(estimator), estimator._training
+
+    def called() -> Any:
+        alone._training = training
+        return getattr(_renamed(alone), method)(*arguments, **named)
+
+    return called
+
+
+def here(estimator: Any) -> Any:
+    """Return the same estimator, its arrays in files without a name that were written chunk by chunk."""
+    found = _renamed(on_dask.here(_alone(estimator)))
+    found._ids = None if found._ids is None else list(found._ids)
     found.n_jobs, found.timeout = estimator.n_jobs, estimator.timeout
-    if found._shield.protect == "none":
-        # States name the summaries as these are named where all their rows are.
-        names = {name: wire.fingerprint(summary) for name, summary in found.model_.summaries.items()}
-        found._states = {name: replace(state, summary_id=names[name]) for name, state in found._states.items()}
     return found
+
+
+def _renamed(estimator: Any) -> Any:
+    """States that name the summaries as these are named where all their rows are."""
+    if estimator._shield.protect == "none":
+        names = {name: wire.fingerprint(summary) for name, summary in estimator.model_.summaries.items()}
+        estimator._states = {name: replace(s, summary_id=names[name]) for name, s in estimator._states.items()}
+    return estimator
 
 
 def _alone(estimator: Any) -> Any:
     """A copy that looks neither for a cluster nor for other workers."""
     alone = copy(estimator)
-    alone._rows_stay = False
-    alone.n_jobs = alone.timeout = None
+    alone._cluster = alone.n_jobs = alone.timeout = None
     return alone
+
+
+def _tell(told: Iterable[tuple[str, type[Warning]]]) -> None:
+    """Give warnings again where the library was called."""
+    for message, category in told:
+        warn([message], category)

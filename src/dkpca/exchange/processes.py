@@ -140,7 +140,7 @@ def matched_samples(
     if not n_common:
         such = ", ".join(f"{[*own[:1]]} in {h.path}" for h, own in zip(holdings, ids.values(), strict=True))
         raise InputError(f"no sample id is in all tables: {such}; check --id, and --id-normalize of 'dkpca check'")
-    given = inputs.matched(tables, keys, lacking=lacking or "drop", least=1)
+    given = inputs.matched(tables, keys, lacking=lacking or "drop")
     written = {key: text for name in reversed(ids) for key, text in zip(keys[name], ids[name], strict=True)}
     names, notes = [written[key] for key in given.ids or ()], list[str]()
     if given.places is not None:

@@ -504,8 +504,8 @@ def _widths(names: Sequence[str], settings: Fit, terms: Terms, shape: Agreed) ->
     of, plain = open_widths(names, settings), {name: unscaled(settings, name) for name in names}
     if settings.protect != "none":  # the mean distance over all parties, as a masked sum
         if len(of) < len(names) or len(set(plain.values())) > 1:
-            one = "one kernel for all parties; give gamma by party, or standardize=True"
-            raise InputError(f"protect='blind' derives gamma from a sum over all parties, which needs {one}")
+            needs = "needs one kernel for all parties; give gamma by party, or standardize=True"
+            raise InputError(f"protect='blind' derives gamma from a sum over all parties, which {needs}")
         one = q.Derived(1, "0" * 64, dict.fromkeys(names, 1), {})
         what, kernel = Addends("statistic", 1, 1, 64), plain[names[0]]
         joined = yield from _added(settings, terms, kernel, what, one)

@@ -101,7 +101,7 @@ def summarize(
         check_features(party, X)
     memory = MemoryLimit.of(compute.max_memory)
     summary, state = core.summarize(
-        check_table(check_party_name(party), X, columns_are=chosen.columns_are, memory=memory),
+        check_table(check_party_name(party), X, columns_are=chosen.columns_are),
         summary_question(fit, {party: chosen}, party, 0),
         party=party,
         sample_ids=sample_ids,

@@ -230,9 +230,6 @@ def adjusted(kernels: Mapping[str, Kernel], **given: Any) -> dict[str, Kernel]:
     return {party: replace(kernel, **used[party]) for party, kernel in kernels.items()}  # type: ignore[type-var]
 
 
-# Which law combines these kernels, what the result is a kernel of, and how much each party counts.
-
-
 class Combination(NamedTuple):
     """A law, and in words what it makes of the parties' kernels."""
 

@@ -41,7 +41,6 @@ HALF_EPS = 2.0**-53
 FEW = 8  # roundings of one term, its product with gamma and the exponential
 MOST_ROWS = 1000  # of which the chi-squared kernel takes its mean distance
 READ = "between samples over this party's columns, by -log(similarity) / gamma, to the accuracy of the factor"
-Term = Callable[[Array, Array], Array]
 
 
 @dataclass(frozen=True)
@@ -265,7 +264,7 @@ def exponential_of(distances: Array, gamma: float) -> Array:
         return exp_in_place(distances)
 
 
-def summed_over_columns(term: Term, X: Array, Y: Array) -> Array:
+def summed_over_columns(term: Callable[[Array, Array], Array], X: Array, Y: Array) -> Array:
     """Matrix of sums over k of term(X[i, k], Y[j, k])."""
     xp = namespace(X, Y)
     # One pass over the n x m result for each column: no array of n x m x columns is ever made.

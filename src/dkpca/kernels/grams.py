@@ -122,14 +122,13 @@ class KernelGram(Gram):
     def against(self, columns: Array) -> Made:
         kernel, anchors = self.kernel, self.kernel.anchors(self.there, columns)  # what goes to the rows: no table
         table = as_made(self.there)
-        if self._roots is None:
-            return table.then(lambda start, rows: kernel(rows, anchors), columns.shape[0])
-        roots, own = self._roots, pick(self._roots, columns)
+        roots, own = self._roots, None if self._roots is None else pick(self._roots, columns)
 
-        def weighed(start: int, rows: Array) -> Array:
-            return _weighed(kernel(rows, anchors), roots[start : start + rows.shape[0]], own)
+        def made(start: int, rows: Array) -> Array:
+            K = kernel(rows, anchors)
+            return K if roots is None else _weighed(K, roots[start : start + rows.shape[0]], own)
 
-        return table.then(weighed, columns.shape[0])
+        return table.then(made, columns.shape[0])
 
     def within(self) -> Within:
         if self.kernel.columns_are == "samples" or self.counts is not None:

@@ -19,10 +19,7 @@ from dkpca.linalg.rows import multiplied
 
 
 class Law(ABC):
-    """What the center has to know to combine matrices, whichever kernels made them.
-
-    Diagonals are those of the parties' true Gram matrices, one array of (n_samples,) per party.
-    """
+    """What the center has to know to combine matrices; `diagonals` are those of the parties' true Gram matrices."""
 
     name: ClassVar[str]
     needs_diagonals: ClassVar[bool] = False  # whether the center computes with them
@@ -69,17 +66,12 @@ class Law(ABC):
 
     @abstractmethod
     def error_weights(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[Array]:
-        """Factor by which the diagonal of each party's error enters that of the fused matrix, in the order given.
-
-        `received` are the diagonals of what the parties sent.
-        """
+        """Factors by which diagonals of the parties' errors enter that of the fused matrix; `received` were sent."""
 
     def derivative(self, parts: Iterable[Array], changes: Iterable[Array]) -> Array:
-        """Entries of the change of the fused matrix, to first order, from those of the merged parts and changes.
-
-        Both may be written over. What multiplies a party's change, entry by entry, is a positive semidefinite matrix;
-        it is below the one that multiplies the party's error, but for the rounding of the parties behind it.
-        """
+        """Entries of the change of the fused matrix, to first order; what is given may be written over."""
+        # What multiplies a party's change, entry by entry, is a positive semidefinite matrix, below the one that
+        # multiplies the party's error but for the rounding of the parties behind it.
         return _added(changes)
 
     def total_trace(self, party_traces: Sequence[float], diagonals: Sequence[Array]) -> float:
@@ -151,10 +143,7 @@ class Sum(Law):
 
 @dataclass(frozen=True)
 class Power(Law):
-    """(gamma * sum of inner products + coef0) ** degree: the polynomial kernel, finished at the center.
-
-    A power of a matrix entry by entry is a product of equal matrices, so everything said of products holds.
-    """
+    """(gamma * sum of inner products + coef0) ** degree: the polynomial kernel, a product of equal matrices."""
 
     degree: int
     gamma: float

@@ -318,9 +318,13 @@ def substitution(block: LandmarkBlock, pivots: Array) -> Callable[[int, Array], 
 
 def draw_rows(gram: Gram, size: int, random_state: int) -> Array:
     """Positions of about so many rows: one for each share of the diagonal, so that none of a larger one is missed."""
+
     # Sums of all groups of rows come here; each group then finds the draws that fall between its edges.
+    def summed(part: RowGroup) -> np.ndarray[Any, Any]:
+        return np.cumsum(to_numpy(part[:]), dtype=float)
+
     diagonal = gram.diagonal()
-    totals = dict(over(lambda first, part: (first, float(_summed(part)[-1])), diagonal))
+    totals = dict(over(lambda first, part: (first, float(summed(part)[-1])), diagonal))
     ends = dict(zip(totals, np.cumsum([*totals.values()]).tolist(), strict=True))
     shares = np.arange(size) + np.random.default_rng(random_state).random(size)
     draws = shares * (max(ends.values()) / size)
@@ -328,14 +332,11 @@ def draw_rows(gram: Gram, size: int, random_state: int) -> Array:
     def of(first: int, part: RowGroup) -> np.ndarray[Any, Any]:
         before = ends[first] - totals[first]
         own = draws[(draws >= before) & (draws < ends[first])] - before
-        return first + np.minimum(np.searchsorted(_summed(part), own, side="right"), len(part) - 1)
+        found = np.searchsorted(summed(part), own, side="right")
+        return np.asarray(first + np.minimum(found, len(part) - 1))
 
     positions = np.concatenate(list(over(of, diagonal)))
     return sent_to(positions[np.append(True, np.diff(positions) > 0)], gram.reference)
-
-
-def _summed(part: RowGroup) -> np.ndarray[Any, Any]:
-    return np.cumsum(to_numpy(part[:]), dtype=float)
 
 
 def _propose(
@@ -349,30 +350,17 @@ def _propose(
     proposed = xp.clip(xp.searchsorted(edges, draws, side="right"), 0, gram.n - 1)
     rows = xp.take(F, proposed, axis=0)[:, :done]  # in this order: taking from a slice would copy the slice
     residual = to_numpy(gram.block(proposed, proposed) - rows @ rows.T).astype(float)
-    names = to_numpy(proposed)
-    accepted, L = _thin(residual, to_numpy(xp.take(left, proposed)).astype(float), names, rng, floor)
-    return names[accepted], L
-
-
-def _thin(
-    residual: np.ndarray[Any, Any],
-    promised: np.ndarray[Any, Any],
-    names: np.ndarray[Any, Any],
-    rng: np.random.Generator,
-    floor: float,
-) -> tuple[list[int], np.ndarray[Any, Any]]:
-    """Accept each proposal with the share of its diagonal that those before it left, if that is above the floor."""
-    # Cholesky factorization of the proposals' own block, one column for each that is accepted.
-    n = residual.shape[0]
-    L = np.zeros((n, n))
-    accepted: list[int] = []
-    for j, u in enumerate(rng.random(n)):
-        done = len(accepted)
-        remaining = residual[j, j] - L[j, :done] @ L[j, :done]
+    # Accept each with the share of its diagonal that those before it left, if that is more than rounding: one column
+    # of their Cholesky factor for each.
+    names, promised = to_numpy(proposed), to_numpy(xp.take(left, proposed)).astype(float)
+    L, accepted = np.zeros_like(residual), list[int]()
+    for j, u in enumerate(rng.random(len(names))):
+        count = len(accepted)
+        remaining = residual[j, j] - L[j, :count] @ L[j, :count]
         if max(u * promised[j], floor) < remaining and names[j] not in names[accepted]:
-            L[j:, done] = (residual[j:, j] - L[j:, :done] @ L[j, :done]) / np.sqrt(remaining)
+            L[j:, count] = (residual[j:, j] - L[j:, :count] @ L[j, :count]) / np.sqrt(remaining)
             accepted.append(j)
-    return accepted, L[np.ix_(accepted, range(len(accepted)))]
+    return names[accepted], L[np.ix_(accepted, range(len(accepted)))]
 
 
 def _append(gram: Gram, F: Array, done: int, chosen: Array, L: np.ndarray[Any, Any], left: Array) -> None:
@@ -399,6 +387,4 @@ def _check_diagonal(left: Array, scale: float) -> None:
     """A positive semidefinite matrix never has less than nothing left."""
     lowest = float(namespace(left).min(left))
     if lowest < -(eps(left) ** 0.5) * scale:
-        raise InputError(
-            f"the matrix is not positive semidefinite: {lowest:.3g} is left on its diagonal; check the kernel"
-        )
+        raise InputError(f"the matrix is not positive semidefinite: its diagonal has {lowest:.3g}; check the kernel")

@@ -299,4 +299,4 @@ class LandmarkBlock:
         if not np.isfinite(spread).all():
             return self.trace
         norm = (2.0 + float(_norms(np.ascontiguousarray(spread)[None])[0])) * 2.0 * self.entries
-        return min(norm * (self.trace * self.chosen) ** 0.5, self.trace)
+        return float(min(norm * (self.trace * self.chosen) ** 0.5, self.trace))

@@ -24,6 +24,7 @@ from dkpca.linalg.arrays import is_dask_array
 Numbers = np.ndarray[Any, Any]
 Task = Any  # what Dask calls delayed
 TIMEOUT = "dkpca.timeout"  # in Dask's configuration: seconds to wait for an answer, where nobody says
+LEAST_TALL = 32  # rows of an array that stays on its worker, at least; a smaller one comes back
 
 
 def is_collection(table: Any) -> bool:
@@ -148,6 +149,28 @@ def _check_labels(tables: Mapping[Any, Any], timeout: float | None) -> None:
 # Work that goes to the rows
 
 
+def on_one_worker(
+    work: Callable[[], Any],
+    n: int,
+    sizes: Sequence[int],
+    timeout: float | None,
+    tell: Callable[[list[tuple[str, type[Warning]]]], None],
+) -> Any:
+    """Do work on one worker, with all rows; n rows come back as Dask arrays, and warnings are passed to `tell`."""
+    from dask import delayed, persist
+
+    data, arrays = _pickled(work, is_collection)
+    task = delayed(_worked, pure=False)(data, n, *arrays)
+    (task,) = persist(task)  # a cluster keeps what is tall; without one, this process does
+    pickled, shapes, told = computed([task[0]], timeout)[0]
+    slices = [slice(end - size, end) for size, end in zip(sizes, np.cumsum(sizes).tolist(), strict=True)]
+    tell(told)
+    kept = [
+        _cut([task[1][j][rows] for rows in slices], shape, dtype, sizes) for j, (shape, dtype) in enumerate(shapes)
+    ]
+    return _unpickled(pickled, *kept)
+
+
 def chunk_results(work: Callable[..., Any], chunks: Chunks) -> list[Any]:
     """Return what `work(start, *chunks)` makes of each chunk of rows, in order."""
     return computed(_chunk_tasks(work, chunks))
@@ -236,6 +259,19 @@ def _cut(parts: Sequence[Task], shape: tuple[int, ...], dtype: Any, sizes: Seque
     return da.concatenate(blocks, axis=0)
 
 
+def _worked(data: bytes, n: int, *arrays: Numbers) -> tuple[tuple[bytes, list[Any], list[Any]], list[Numbers]]:
+    """Do the work where its rows are now."""
+
+    def tall(x: Any) -> bool:
+        if type(x) is not np.ndarray or n < LEAST_TALL or x.ndim == 0 or x.shape[0] != n:
+            return False
+        return x.ndim > 1 or x.dtype.kind != "f"  # flat ones may be eigenvalues, of which n may be asked
+
+    result, told = recorded(_unpickled(data, *arrays))
+    pickled, kept = _pickled(result, tall)
+    return (pickled, [(x.shape, x.dtype) for x in kept], told), kept
+
+
 _recording = Lock()  # Python records warnings for all threads at once
 
 
@@ -291,16 +327,18 @@ def computed(wanted: Sequence[Task], timeout: float | None = None) -> list[Any]:
         wait(futures, timeout=timeout)
         return list(client.gather(futures))
     except TimeoutError as error:
-        raise TooLateError(
-            f"no answer within {timeout} s from the workers of the cluster; look at its dashboard, or allow more time"
-        ) from error
+        raise TooLateError(f"no answer within {timeout} s from the workers of a cluster; allow more time") from error
     except KilledWorker as error:
-        raise NoAnswerError(
-            f"a chunk of rows took down every worker that had it ({error}); use smaller chunks of rows, or "
-            "workers with more memory"
-        ) from error
+        raise NoAnswerError(f"a chunk took down every worker that had it ({error}); use smaller chunks") from error
     finally:
         client.cancel(futures)
+
+
+def memory_of_a_worker() -> float:
+    """Bytes that the smallest worker of the cluster in use may take; infinite where there is none, or no limit."""
+    client = cluster()
+    workers = [] if client is None else client.scheduler_info(n_workers=-1)["workers"].values()
+    return min((float(each["memory_limit"]) for each in workers if each["memory_limit"]), default=float("inf"))
 
 
 def cluster() -> Any:

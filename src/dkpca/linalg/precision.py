@@ -214,37 +214,6 @@ def _largest(A: Array) -> Array:
     return or_one(at_hand(xp.astype(xp.max(xp.abs(A), axis=0), xp.float64)))
 
 
-def norms_by_squares(square: np.ndarray[Any, Any], n: int, reference: Array) -> tuple[float, float]:
-    """Spectral and nuclear norm of B B' - A A' from [A R]' [A R], summed over n rows, with R = B - A.
-
-    A has orthogonal columns. The difference is [A R] M [A R]' with M = [[0, I], [I, I]]: its eigenvalues are those of
-    a matrix of twice the rank, so no n x n matrix and no cancellation.
-    """
-    # Eigenvalues of [A R] M [A R]' are those of L'M L for L L' = [A R]'[A R]. Small, and in double: solvers in
-    # float32 fail where eigenvalues repeat.
-    rank = len(square) // 2
-    lengths = or_one(np.sqrt(np.diagonal(square)))
-    # Of unit columns: those that rounding left are millions of times smaller than the others.
-    root = _root(square / lengths / lengths[:, None])
-    one = np.eye(rank)
-    M = np.block([[np.zeros_like(one), one], [one, one]]) * lengths[None, :] * lengths[:, None]
-    values = np.abs(np.linalg.eigvalsh(root.T @ M @ root))
-    # The norms themselves were computed in floating point, and a root has half as many digits.
-    slack = 4.0 * (len(lengths) * growth(n) * unit(reference)) ** 0.5
-    largest = float(values.max())
-    nuclear = float(values.sum()) + len(lengths) * slack * largest
-    return largest * (1.0 + slack), nuclear
-
-
-def _root(S: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return some L with L L' = S for a semidefinite matrix."""
-    try:
-        return np.asarray(np.linalg.cholesky(S))
-    except np.linalg.LinAlgError:  # singular: a factor has at most as many columns as rows
-        eigenvalues, Q = np.linalg.eigh(S)
-        return np.asarray(Q * np.sqrt(np.clip(eigenvalues, 0.0, None))[None, :])
-
-
 # Factors as they were received: decoded where they are looked at, a few rows at a time.
 
 
@@ -386,12 +355,26 @@ def rounding_norms(
     bounds = (2.0 * lengths + moved) * moved * (1.0 + 4.0 * growth(n) * unit(reference)) * size * size
     if bounds[0] <= enough[0] and bounds[1] <= enough[1]:
         return float(bounds[0]), float(bounds[1])
-    # [A R]'[A R] in one pass over both: the norms of B B' - A A' follow from it.
+    # The difference is [A R] M [A R]' with M = [[0, I], [I, I]]. Its eigenvalues are those of L'M L for
+    # L L' = [A R]'[A R], since A has orthogonal columns: no n x n matrix and no cancellation. Small, and in double:
+    # solvers in float32 fail where eigenvalues repeat.
     start = xp.zeros(2 * rank, dtype=reference.dtype, device=arrays.device(reference))
-    spectral, nuclear = norms_by_squares(
-        to_numpy(moments(table, start, centered=False).square).astype(float), n, reference
-    )
-    return spectral * size * size, nuclear * size * size
+    square = to_numpy(moments(table, start, centered=False).square).astype(float)
+    lengths = or_one(np.sqrt(np.diagonal(square)))
+    square = square / lengths / lengths[:, None]  # those that rounding left are millions of times smaller
+    try:
+        L = np.linalg.cholesky(square)
+    except np.linalg.LinAlgError:  # singular: a factor has at most as many columns as rows
+        sizes, Q = np.linalg.eigh(square)
+        L = Q * np.sqrt(np.clip(sizes, 0.0, None))[None, :]
+    one = np.eye(rank)
+    M = np.block([[np.zeros_like(one), one], [one, one]]) * lengths[None, :] * lengths[:, None]
+    values = np.abs(np.linalg.eigvalsh(L.T @ M @ L))
+    # The norms themselves were computed in floating point, and a root has half as many digits.
+    slack = 4.0 * (2 * rank * growth(n) * unit(reference)) ** 0.5
+    spectral = float(values.max())
+    nuclear = float(values.sum()) + 2 * rank * slack * spectral
+    return spectral * (1.0 + slack) * size * size, nuclear * size * size
 
 
 def ordinary_size(A: Factor) -> float:

@@ -1,8 +1,7 @@
 """Which samples all parties have, found without telling the center any sample id.
 
 Parties share a key and send keyed hashes (HMAC-SHA256) of their ids, sorted; the center, which has no key, tells each
-party at which positions of its list the common ones are. Row order and everything about ids that are not shared stay
-hidden from the center, up to their number.
+party at which positions of its list the common ones are. It learns how many ids a party has.
 """
 
 import hmac

@@ -189,6 +189,7 @@ def choose_rank(candidates: Candidates, rule: RankRule) -> tuple[Candidate, str]
     # The finest of what is needed, and then the coarsest of what is allowed: limits win.
     chosen, decided, last = None, "", candidates.last
     for part in sorted(rule.parts(), key=lambda part: part.limits):
+        candidate: Candidate | None
         if not part.measured():
             candidate = candidates.by_rule(part)
         elif not part.limits:

@@ -163,7 +163,8 @@ def from_toml(text: str, source: object = "limits.toml") -> Limits:
         if wrong:
             raise InputError(f"{source}: {what} limits {sorted(wrong)}; write each of {sorted(known)}, and no other")
     try:
-        return Limits(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
+        values |= {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
+        return Limits(**values)
     except InputError as error:
         raise InputError(f"{source}: {error}") from error
 

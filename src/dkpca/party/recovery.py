@@ -166,9 +166,9 @@ def _n_values(column: Matrix) -> float:
     return np.inf
 
 
-def by_paths(similar: float, seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | None:
+def by_paths(similar: float, seen: Seen, *about: Any) -> Matrix | None:
     """Regression on points by the lengths of shortest paths, where a kernel forgets large distances (Isomap)."""
-    return regressed(seen.along_paths[similar], truth, draws) if seen.kernel.unit_diagonal else None
+    return regressed(seen.along_paths[similar], *about) if seen.kernel.unit_diagonal else None
 
 
 def by_rotation(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:

@@ -22,8 +22,7 @@ import numpy as np
 from dkpca import messages, wire
 from dkpca.errors import FusionError, InputError, StorageError, WireError
 from dkpca.fusion import FusedModel, fused_model
-from dkpca.fusion.diagnostics import outside_at_center
-from dkpca.fusion.scoring import Placed
+from dkpca.fusion.scoring import Placed, outside_at_center
 from dkpca.linalg.arrays import let_go, to_numpy
 from dkpca.messages import Count, Rows, Summary
 from dkpca.store import storage
@@ -84,7 +83,7 @@ def settings_of(
     }
     return {
         "n_components": model.n_components,
-        "center": model.centered,
+        "center": model.settings.center,
         "solver": model.solver,
         "kernel": model.kernel.to_dict(),
         "n_samples": summary.n_samples,

@@ -50,15 +50,14 @@ class Findings:
     n_rows: int
     id_column: str | None
     notes: tuple[str, ...]  # how the file is written, what was counted as missing
-    id_problems: tuple[str, ...]
-    problems: tuple[str, ...]  # of columns, which somebody has to decide
+    problems: tuple[str, ...]  # of ids, and of columns that somebody has to decide about
     columns: tuple[ColumnFinding, ...]
     suggested: Reading
 
     @property
     def usable(self) -> bool:
         """Whether the table can be used as suggested."""
-        return not (self.id_problems or self.problems)
+        return not self.problems
 
 
 def examine(path: Path, reading: Reading) -> Findings:
@@ -74,7 +73,7 @@ def examine(path: Path, reading: Reading) -> Findings:
     doubts = {name: doubt for name in free if (doubt := text_among_numbers(frame[name], found.dialect))}
     columns = tuple(_column(frame[name], how, decide=name in doubts) for name in found.names)
     nothing = [f"{path}: no column is left to use"] * all(column.use == LEAVE_OUT for column in columns)
-    notes, id_problems = found.notes, list[str]()
+    notes, problems = found.notes, list[str]()
     if how.id_column is None:
         likely = [column.name for column in columns if IDENTIFIER in column.remarks]
         notes += [f"No id column found; if {inputs.some(likely)} holds the ids, name it with --id"] if likely else []
@@ -82,15 +81,14 @@ def examine(path: Path, reading: Reading) -> Findings:
         try:
             found_in(frame[how.id_column], how.id_normalize, str(path))
         except InputError as error:
-            id_problems = [str(error)]
+            problems = [str(error)]
         notes += [f"using {how.id_column!r} as the id column; choose another with --id"] if how is not reading else []
     return Findings(
         source=str(path),
         n_rows=frame.height,
         id_column=how.id_column,
         notes=tuple(notes),
-        id_problems=tuple(id_problems),
-        problems=(*doubts.values(), *nothing),
+        problems=(*problems, *doubts.values(), *nothing),
         columns=columns,
         suggested=replace(  # so that nothing of it is refused
             how,

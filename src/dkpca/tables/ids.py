@@ -1,13 +1,7 @@
 """Sample ids are text. What parties match by is the ids themselves, or the ids made alike in an agreed way.
 
-The ways are `strip` (no spaces around), `unicode` (composed letters, NFC), `case` (case folded) and `zeros` (digits
-without leading zeros and without the `.0` of a spreadsheet). They decide which ids are the same; the ids that a party
-shows stay as they came. An agreed way is part of what is matched, so that parties that agreed on different ways match
-nothing, instead of a part.
-
-A column of ids becomes text by one rule a type. Text stays as it is, spaces and all. Whole numbers become their
-digits, also where they are stored as fractions (`3.0` is `3`, which is how a workbook or a column with a gap stores
-`3`). Numbers with a fraction, dates and times are no ids.
+The ways decide which ids are the same; the ids that a party shows stay as they came. An agreed way is part of what is
+matched, so that parties that agreed on different ways match nothing, instead of a part.
 """
 
 import unicodedata
@@ -28,8 +22,8 @@ def _plain_number(text: str) -> str:
 
 
 WAYS: Mapping[str, Callable[[str], str]] = {
-    "strip": str.strip,
-    "unicode": lambda text: unicodedata.normalize("NFC", text),
+    "strip": str.strip,  # no spaces around
+    "unicode": lambda text: unicodedata.normalize("NFC", text),  # composed letters
     "case": str.casefold,
     "zeros": _plain_number,
 }
@@ -54,24 +48,19 @@ def found_in(column: pl.Series, ways: Sequence[str], source: str) -> list[str]:
 
 
 def _text(column: pl.Series, source: str) -> pl.Series:
+    """Text as it is, spaces and all; whole numbers as their digits, also where they are stored as fractions."""
     kind = column.dtype
     if kind == pl.Null or isinstance(kind, pl.String | pl.Categorical | pl.Enum | pl.Boolean) or kind.is_integer():
         return column.cast(pl.String)
-    if kind.is_float() or isinstance(kind, pl.Decimal):
-        present = column.drop_nulls()
-        whole = (
-            (present.is_finite() & (present == present.round()) & (present.abs() < EXACT))
-            if kind.is_float()
-            else (present == present.cast(pl.Int128))
-        )
-        if whole.all():
-            return column.cast(pl.Int128).cast(pl.String)
-        example = present.filter(~whole)[0]
-        raise InputError(
-            f"{source}: id {example} in column {column.name!r} is not a whole number below 2^53; "
-            "write ids as text, or name another column with --id"
-        )
-    raise InputError(f"{source}: column {column.name!r} holds {kind} values, not ids; name another column with --id")
+    present, what = column.drop_nulls(), f"{source}: column {column.name!r}"
+    if not kind.is_numeric():
+        raise InputError(f"{what} holds {kind} values, not ids; name another column with --id")
+    whole = present == present.cast(pl.Int128, strict=False)
+    if kind.is_float():
+        whole &= present.is_finite() & (present.abs() < EXACT)
+    if not whole.fill_null(value=False).all():
+        raise InputError(f"{what} holds numbers that are not whole and below 2^53; write ids as text")
+    return column.cast(pl.Int128).cast(pl.String)
 
 
 def check_ways(ways: Iterable[str]) -> tuple[str, ...]:

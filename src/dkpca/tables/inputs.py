@@ -22,7 +22,7 @@ import numpy as np
 import scipy.sparse
 
 from dkpca.errors import InputError, warn
-from dkpca.linalg.arrays import Array, MemoryLimit, device, dtype_name, free_memory, namespace, tall
+from dkpca.linalg.arrays import Array, device, dtype_name, free_memory, namespace
 from dkpca.messages import check_party_name
 from dkpca.party.state import State
 from dkpca.settings import Fit
@@ -31,9 +31,7 @@ from dkpca.wording import counted
 COPIES = 3  # of a table that a fit has at one time
 SMALL, MOST_TIMES = 2**29, 500  # bytes that any file may take in memory, and how often its own beyond that
 MOST_WHOLE = 2**53  # every whole number up to it is a float64
-CONVERTED = 2**16  # rows of a mapped array that are turned into double precision together
 Labels = list[Any]
-LEAST_COMMON = 10  # samples that all parties must have where the others are dropped
 BEYOND = 2.0**52  # codes of text lie from here to twice as far, where every whole number is a float64
 NOTHING = 2.0**53  # code of a missing value
 FEWEST = 5  # rows: in fewer, any column may be different in each
@@ -58,13 +56,8 @@ def as_input_error() -> Iterator[None]:
         raise _InputTypeError(str(error)) from error
 
 
-def check_table(
-    name: str, table: Any, *, columns_are: str = "quantities", memory: MemoryLimit | None = None
-) -> Array:
-    """Return one party's columns as a 2-D float array, or raise an error that names the party.
-
-    Categories may be text, and may be missing.
-    """
+def check_table(name: str, table: Any, *, columns_are: str = "quantities") -> Array:
+    """Return one party's columns as a 2-D float array; categories may be text, and may be missing."""
     from sklearn.utils.validation import check_array  # two seconds to load, and no table of a file needs it
 
     if columns_are != "samples":
@@ -77,7 +70,6 @@ def check_table(
                 table = coded(table)
             else:
                 _check_quantities(table)
-                table = _in_double_precision(table, memory)
             return check_array(table, dtype=np.float64, ensure_min_samples=1)
     except InputError as error:
         raise type(error)(f"party {name!r}: {_explained(table, error)}") from error
@@ -87,18 +79,12 @@ def columns_of(table: Any) -> list[tuple[Any, Any]]:
     """Columns as arrays, with their names; those of an array are named by their positions."""
     if hasattr(table, "get_columns"):  # polars
         return [(own.name, own.to_numpy()) for own in table.get_columns()]
-    if hasattr(table, "iloc") and table.ndim == 2:
-        places: dict[Any, list[int]] = {}
-        for j, kind in enumerate(table.dtypes):
-            places.setdefault(kind, []).append(j)
-        # By type: a column at a time takes pandas seconds where there are thousands.
-        found: dict[int, Any] = {}
-        for js in places.values():
-            block = (table if len(js) == table.shape[1] else table.iloc[:, js]).to_numpy()
-            found |= {j: block[:, place] for place, j in enumerate(js)}
-        return [(str(name), found[j]) for j, name in enumerate(table.columns)]
+    framed = hasattr(table, "iloc") and table.ndim == 2
+    if framed and len(set(table.dtypes)) > 1:
+        return [(str(name), own.to_numpy()) for name, own in table.items()]
     array = np.asarray(table)
-    return [(j, array[:, j]) for j in range(array.shape[1])] if array.ndim == 2 else []
+    names = map(str, table.columns) if framed else range(array.shape[-1] if array.ndim else 0)
+    return [(name, array[:, j]) for j, name in enumerate(names)] if array.ndim == 2 else []
 
 
 def _explained(table: Any, error: Exception) -> str:
@@ -154,17 +140,6 @@ def check_exact(column: str, values: Sequence[Any]) -> None:
             f"{column} has whole numbers beyond 2^53, which double precision cannot distinguish; subtract a whole "
             "number from them, leave them out, or use the kernel 'overlap' for codes"
         )
-
-
-def _in_double_precision(table: Any, memory: MemoryLimit | None) -> Any:
-    """Return a mapped array of other numbers a few rows at a time; any other table as it is."""
-    mapped = isinstance(table, np.memmap) and table.ndim == 2 and table.dtype.kind in "fiu"
-    if not mapped or table.dtype == np.float64:
-        return table
-    X = tall(table.shape, memory=memory)
-    for start in range(0, len(table), CONVERTED):
-        X[start : start + CONVERTED] = table[start : start + CONVERTED]
-    return X
 
 
 def check_room(source: Path, needed: int, times: float = MOST_TIMES) -> None:
@@ -305,7 +280,6 @@ def matched(
     *,
     lacking: str | None = None,  # "drop" keeps the common samples, "mean" and "complete" all of them, None refuses
     matrices: Collection[str] = (),  # tables whose columns are the samples too, in the order of the rows
-    least: int = LEAST_COMMON,  # samples that have to be common where others are dropped
 ) -> PartyTables:
     """Put the rows of all tables into the order of the first that has labels."""
     labels = _labels(tables, sample_ids)
@@ -334,11 +308,8 @@ def matched(
         return PartyTables(dict(tables), union, labels[first], places=places)
     counts = ", ".join(f"{name} has {len(own):,}" for name, own in labels.items())
     common = set(union).intersection(*map(set, labels.values()))
-    if len(common) < least:
-        raise InputError(
-            f"{len(common)} of {len(union):,} samples are common to all parties ({counts}), fewer than "
-            f"{least}; check that all parties use the same kind of label"
-        )
+    if not common:
+        raise InputError(f"no sample is common to all parties ({counts}); check that all use the same kind of label")
     kept = [label for label in labels[first] if label in common]
     note = f"using the {counted(len(kept), 'sample')} that all tables have ({counts})"
     return PartyTables(_reordered(tables, labels, kept, matrices), kept, labels[first], [note])
@@ -376,7 +347,7 @@ def check_outcome(y: Any, ids: Labels | None, first: Labels | None) -> None:
 
 def _own_labels(values: Any) -> Labels:
     """Labels of the rows of values for samples: their index; empty without one."""
-    return list(values.index) if hasattr(values, "iloc") and hasattr(values, "index") else []
+    return list(values.index) if hasattr(values, "iloc") else []
 
 
 def rows_of_samples(values: Any, ids: Labels | None, first: Labels | None, what: str = "covariates") -> Any:
@@ -416,8 +387,8 @@ def _labels(tables: Mapping[str, Any], sample_ids: Any) -> dict[str, Labels]:
             found[name] = own.tolist() if isinstance(own, np.ndarray) else list(own)
             if hasattr(table, "shape") and len(found[name]) != table.shape[0]:
                 raise InputError(f"party {name!r}: {len(found[name])} sample ids for {table.shape[0]} rows")
-        elif hasattr(table, "iloc") and hasattr(table, "index"):
-            found[name] = list(table.index)
+        elif hasattr(table, "iloc"):
+            found[name] = _own_labels(table)
     return found
 
 
@@ -451,7 +422,7 @@ def names_of_columns(table: Any) -> tuple[str, ...] | None:
 
 def matrix_like_its_rows(name: str, table: Any) -> Any:
     """Return a kernel matrix with its columns in the order of its rows, by the labels of both if it has them."""
-    if not (hasattr(table, "iloc") and hasattr(table, "index")) or list(table.columns) == list(table.index):
+    if not hasattr(table, "iloc") or list(table.columns) == list(table.index):
         return table
     if not table.index.is_unique or set(table.columns) != set(table.index):
         raise InputError(
@@ -586,7 +557,7 @@ def for_new_samples(
     """Check tables of new samples, or once more those of the fit, against those of the fit."""
     kernels = {name: states[name].kernel for name in given}
     matrices = [name for name in given if of_fit and kernels[name].columns_are == "samples"]
-    found = matched(_dense(given, kernels, matrices), sample_ids, lacking=lacking, matrices=matrices, least=1)
+    found = matched(_dense(given, kernels, matrices), sample_ids, lacking=lacking, matrices=matrices)
     numbers = {name: as_numbers(states[name], own) for name, own in found.tables.items()}
     tables = _checked(replace(found, tables=numbers), kernels)
     check_like_fit(tables, {name: state.origin for name, state in states.items()})
@@ -622,8 +593,7 @@ def coded(table: Any) -> Any:
     """Return a table of categories as numbers: those that are numbers already, others by a fingerprint of their text.
 
     A category that is written as a number is that number: 1, 1.0, "1" and "1.0" are one, "01" is another. Whole
-    numbers from 2^52 on, which a float64 cannot all tell apart, are coded as text is. Missing values are one
-    category. What is no table of two dimensions comes back as it is.
+    numbers from 2^52 on are coded as text is. Missing values are one category.
     """
     columns = columns_of(table)
     return np.column_stack([_codes(column) for _, column in columns]) if columns else table
@@ -670,40 +640,31 @@ def _number(text: str) -> float | None:
 
 def are_ids(column: Any) -> bool:
     """Whether a column has a different text or whole number in every row."""
-    values = np.asarray(column)
-    if len(values) < FEWEST or values.dtype.kind not in "OSUiuf":
-        return False
-    if values.dtype.kind == "f" and not (values == np.round(values)).all():
-        return False
-    listed = values.tolist()
-    plain = all(isinstance(value, str | int | float) and not isinstance(value, bool) for value in listed)
-    return plain and len(set(listed)) == len(listed)
-
-
-def are_dates(kind: Any, values: Any = ()) -> bool:
-    """Whether a column of this type holds dates, times or durations; of objects, some are looked at."""
-    words = str(kind).lower()
-    if words.startswith(("date", "time", "duration", "period")):
-        return True
-    return words == "object" and any(isinstance(value, DATES) for value in np.asarray(values).ravel()[:1000])
+    values = np.asarray(column).tolist()
+    numbers = [value for value in values if not isinstance(value, str)]
+    whole = all(isinstance(v, int | float) and not isinstance(v, bool) and v == v // 1 for v in numbers)
+    return whole and len(values) == len(set(values)) >= FEWEST
 
 
 def check_features(party: str, table: Any, *, ids: bool = True) -> None:
     """Refuse a table of the library that has dates, or ids, among its features."""
-    if isinstance(table, np.ndarray) and are_dates(table.dtype, table):
-        raise InputError(f"party {party!r}: the table holds dates; convert them, for example to days since the first")
-    if not hasattr(table, "columns") or not hasattr(table, "dtypes") or hasattr(table, "dask"):
+    if not isinstance(table, np.ndarray) and not hasattr(table, "dtypes"):
         return
-    columns = columns_of(table)
-    dates = [name for (name, own), kind in zip(columns, list(table.dtypes), strict=True) if are_dates(kind, own)]
+    columns = [] if hasattr(table, "dask") else columns_of(table)
+    dates = [
+        name
+        for name, own in columns
+        if own.dtype.kind in "mM" or (own.dtype.kind == "O" and any(isinstance(value, DATES) for value in own[:1000]))
+    ]
     if dates:
         raise InputError(
             f"party {party!r}: {counted(len(dates), 'column')} of dates: {some(dates)}; leave them out, or turn them "
             "into numbers, such as (dates - dates.min()).dt.days"
         )
-    found = [name for name, own in columns if ids and ID_NAME.search(name) and are_ids(own)]
-    if found:
-        raise InputError(
-            f"party {party!r}: column {found[0]!r} looks like an id column; match rows by it with "
-            f"table.set_index({found[0]!r}), or leave it out; if it is a quantity, rename it"
-        )
+    named = [(name, own) for name, own in columns if ids and isinstance(name, str) and ID_NAME.search(name)]
+    for name, own in named:
+        if are_ids(own):
+            raise InputError(
+                f"party {party!r}: column {name!r} looks like an id column; match rows by it with "
+                f"table.set_index({name!r}), or leave it out; if it is a quantity, rename it"
+            )

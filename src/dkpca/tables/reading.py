@@ -192,20 +192,13 @@ def from_frame(frame: Any, reading: Reading, *, name: str = "table") -> Table:
     """Take a polars, pandas or Arrow table, or an array."""
     if hasattr(frame, "iloc"):
         check_names([str(key) for key in frame.columns], name)
-        table = pl.DataFrame([_series(str(key), column) for key, column in frame.items()])
+        present = {str(key): own.astype(object).where(own.notna(), None).tolist() for key, own in frame.items()}
+        table = pl.DataFrame(present, strict=False)  # numbers and text in one column: as text
     elif hasattr(frame, "to_pandas") or isinstance(frame, pl.DataFrame):
         table = pl.DataFrame(frame)
     else:
         table = from_array(np.asarray(frame))
     return _select(Opened(name, table.lazy(), table.columns), reading)
-
-
-def _series(name: str, column: Any) -> pl.Series:
-    values = column.to_numpy()
-    if values.dtype != object:
-        return pl.Series(name, values, nan_to_null=True)
-    present = [None if gone else value for value, gone in zip(values, column.isna(), strict=True)]
-    return pl.Series(name, present, strict=False)  # numbers and text in one column: as text
 
 
 def _select(opened: Opened, reading: Reading, *, by_column: bool = False) -> Table:
@@ -237,26 +230,19 @@ def _select(opened: Opened, reading: Reading, *, by_column: bool = False) -> Tab
 
 
 def typed(opened: Opened, wanted: Sequence[str], ids: Sequence[str] = ()) -> Opened:
-    """Return the columns wanted, with their types, and the column of ids, as it is.
-
-    Rows without any value are left out, and columns that have neither a name nor a value.
-    """
+    """Return the columns wanted, with their types, and the column of ids, as it is; empty rows below are left out."""
     if opened.dialect is None:
         return replace(opened, frame=opened.frame.select(*ids, *wanted), names=list(wanted))
     empty, last = pl.all_horizontal(pl.all().is_null()), pl.col(opened.names[-1]).is_null()
     frame = opened.frame.select(*ids, *wanted, empty.alias(EMPTY), last.alias(LAST)).collect(engine="streaming")
     if opened.encoding is not None and frame[LAST].sum() > frame[EMPTY].sum():
         text_files.check_widths(opened)
-    n_empty, notes = int(frame[EMPTY].sum()), list[str]()
-    inside = frame[EMPTY].head(frame.height - n_empty)
-    if inside.any():
-        if not ids:
-            row = (inside.arg_max() or 0) + 1
-            raise InputError(
-                f"{opened.source}: row {row} is empty, and rows match by position; remove it, or use --id"
-            )
-        notes.append(f"{n_empty:,} empty rows left out")
-    columns = frame.filter(~frame[EMPTY]).drop(EMPTY, LAST).get_columns()
+    filled = (~frame[EMPTY]).arg_true()
+    n_rows = int(filled[-1]) + 1 if len(filled) else 0
+    if len(filled) < n_rows:
+        row = int(frame[EMPTY].arg_max() or 0) + 1
+        raise InputError(f"{opened.source}: row {row} is empty; remove it")
+    columns = frame.head(n_rows).drop(EMPTY, LAST).get_columns()
     del frame
     missing = numerals.USUAL_MISSING if opened.dialect.missing is None else opened.dialect.missing
     # Columns of text lose the marks of missing values, and become numbers, each in place of the one before.
@@ -277,7 +263,7 @@ def typed(opened: Opened, wanted: Sequence[str], ids: Sequence[str] = ()) -> Ope
     unused = {own.name for own in columns if own.name.startswith(f"{UNNAMED}_") and own.null_count() == len(own)}
     dialect = replace(opened.dialect, decimal=decimal, thousands=thousands, missing=missing)
     odd = [f"{mark!r} {marks[mark]:,} times" for mark in sorted(marks) if mark not in PLAIN_MISSING]
-    notes += [f"counted as missing: {', '.join(odd)}"] if odd else []
+    notes = [f"counted as missing: {', '.join(odd)}"] if odd else []
     return replace(
         opened,
         frame=pl.LazyFrame(columns),
@@ -306,13 +292,12 @@ def text_among_numbers(values: pl.Series, dialect: Dialect | None) -> str | None
 
 def _refuse_unnamed_ids(frame: pl.DataFrame, chosen: Sequence[str], source: str) -> None:
     """Raise if rows match by position although a column is called id and differs in every row."""
-    named = [name for name in frame.columns if name not in chosen and ID_NAME.search(name)]
-    found = [name for name in named if are_ids(frame[name].to_numpy())]
-    if found:
-        raise InputError(
-            f"{source}: {found[0]!r} looks like an id column, but no id column was given; add --id {found[0]!r}, or "
-            "exclude it with 'dkpca check --exclude'"
-        )
+    for name in frame.columns:
+        if name not in chosen and ID_NAME.search(name) and are_ids(frame[name].to_numpy()):
+            raise InputError(
+                f"{source}: {name!r} looks like an id column, but no id column was given; add --id {name!r}, or "
+                "exclude it with 'dkpca check --exclude'"
+            )
 
 
 def _without_ignored(found: Opened, reading: Reading) -> tuple[list[str], list[str]]:
@@ -321,11 +306,8 @@ def _without_ignored(found: Opened, reading: Reading) -> tuple[list[str], list[s
     free = [name for name in found.names if name not in reading.columns]
     texts = [name for name in free if isinstance(schema[name], TEXT) and reading.text_handling(name) == "ignore"]
     days = [name for name in free if is_date(schema[name]) and reading.dates == "ignore"]
-    said = [
-        f"left out {counted(len(names), 'column')} of {what}: {some(names)}"
-        for what, names in (("text", texts), ("dates", days))
-        if names
-    ]
+    groups = [(names, what) for names, what in ((texts, "text"), (days, "dates")) if names]
+    said = [f"left out {counted(len(names), 'column')} of {what}: {some(names)}" for names, what in groups]
     return [name for name in found.names if name not in {*texts, *days}], said
 
 

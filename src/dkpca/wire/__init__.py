@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dkpca.errors import InputError, WireError
-from dkpca.linalg.arrays import dtype_name, is_dask_array, to_numpy
+from dkpca.linalg.arrays import is_dask_array
 from dkpca.linalg.on_dask import digest
 from dkpca.messages import Message
 from dkpca.wire import codec, compact, container
@@ -55,8 +55,8 @@ def pieces(message: Message) -> list[Buffer]:
 
 def _pieces(header: Header, arrays: Arrays, digest: str = "") -> list[Buffer]:
     header = header | {"checksum": digest or checksum(header, arrays)}
-    shapes = {name: list(array.shape) for name, array in arrays.items() if _is_coded(array)}
-    coded = {name: compact.code(to_numpy(array)) if name in shapes else array for name, array in arrays.items()}
+    shapes = {name: list(array.shape) for name, array in arrays.items() if array.dtype == np.int32}
+    coded = {name: compact.code(array) if name in shapes else array for name, array in arrays.items()}
     return container.pieces(header | ({"coded": shapes} if shapes else {}), coded, entry=MESSAGE)
 
 
@@ -130,13 +130,8 @@ def _on_workers(message: Message) -> dict[str, Any]:
 def encoded(message: Message) -> tuple[Header, Arrays]:
     """Header without the checksum and how arrays are coded, and the arrays."""
     scalars, arrays = codec.encode(message)
-    version = CODED_VERSION if any(map(_is_coded, arrays.values())) else VERSION
+    version = CODED_VERSION if any(array.dtype == np.int32 for array in arrays.values()) else VERSION
     return {"kind": kind_of(message), "version": version, "fields": scalars}, arrays
-
-
-def _is_coded(array: Any) -> bool:
-    """Whether it is an array of whole numbers."""
-    return dtype_name(array) == "int32"
 
 
 def _decoded(shapes: object, arrays: Arrays, *, expected: bool) -> Arrays:

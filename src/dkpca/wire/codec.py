@@ -203,14 +203,11 @@ def plain(value: Any) -> Any:
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, Collection) and not isinstance(value, str | bytes):  # a group of columns may be any
         return [plain(item) for item in value]
-    if isinstance(value, float | np.floating):
-        return float(value) if math.isfinite(value) else repr(float(value))
-    if isinstance(value, int | np.integer) and not isinstance(value, bool):
-        return int(value)
-    if value is None or isinstance(value, str):
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else repr(value)
+    if value is None or isinstance(value, str | int):
         return value
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
     raise InputError(f"{value!r} cannot be written to a file or sent; give its name")
 
 
@@ -225,8 +222,8 @@ def _is_record(value: Any) -> bool:
 
 
 def _at_default(record: Any, field: Any) -> bool:
-    value = getattr(record, field.name)
-    default = field.default_factory() if field.default_factory is not MISSING else field.default
+    value, default = getattr(record, field.name), field.default
+    default = default if field.default_factory is MISSING else field.default_factory()
     return default is not MISSING and type(value) is type(default) and value == default
 
 

@@ -1,10 +1,8 @@
 """Integers to few bytes and back, by the entropy coder `pcodec`.
 
-A matrix is coded column by column, because the numbers of a column are of one size. How many numbers a chunk holds
-follows from the shape alone, so that the coded bytes claim nothing: the shape says what they must decode to, and how
-much memory that takes. A coded matrix has at least one byte per `NUMBERS_PER_BYTE` numbers. Where the coder needs
-fewer, zeros are appended; a shape that claims more than its bytes allow is therefore refused before any memory is
-taken, and no honest one ever is.
+A matrix is coded column by column. How many numbers a chunk holds follows from the shape alone, so that the coded
+bytes claim nothing. A coded matrix has at least one byte per `NUMBERS_PER_BYTE` numbers; zeros are appended where
+the coder needs fewer: a shape that claims more than its bytes allow is refused before any memory is taken.
 
 Only the coder's wrapped interface is used, where the caller says how many numbers there are. Its standalone one
 believes the file: a few hundred bytes can ask for gigabytes and end the process.
