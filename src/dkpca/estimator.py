@@ -362,12 +362,12 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if cluster.on_one_worker(X, compute.timeout):
             self.__dict__.update(cluster.fit(self, X, y, sample_ids, covariates))
             return self
-        tables = cluster.tables_of(X, self.parties, settings, sample_ids, compute)
+        tables, columns = cluster.tables_of(X, self.parties, settings, sample_ids, compute)
         here = replace(compute, n_jobs=None, timeout=None)
         with cluster.waiting(compute.timeout):
             known = _learned(cluster.in_order_of_rows(covariates, X, compute.timeout))
             model, states, shield = in_process.fit(tables, replace(settings, audit=None), here, covariates=known)
-        states = _with_columns(model, states, cluster.columns_of(X, self.parties), settings)
+        states = _with_columns(model, states, columns, settings)
         self._take_over(model, list(tables), states, shield)
         self._cluster, self._training = "rows", tables
         return self if settings.audit is None else self.run_audit(settings.audit)
