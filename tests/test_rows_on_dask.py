@@ -436,14 +436,14 @@ class TestTables:
     ("settings", "words"),
     [
         ({"protect": "blind", "kernel": "linear"}, "protect='blind' needs all rows in one place"),
-        ({"device": "cuda"}, "device='cuda' is for rows in host memory; leave it out"),
+        ({"device": "cuda"}, "device='cuda' needs all rows in one place"),
         ({"projection": "exact"}, "projection='exact' needs all rows in one place"),
         pytest.param(
             {"n_components": 900}, "n_components is 900, but there are 700 samples", marks=pytest.mark.longer
         ),
-        ({"precision": "compact"}, "precision='compact' codes all rows together"),
+        ({"precision": "compact"}, "precision='compact' needs all rows in one place"),
         ({"solver": "streamed"}, "compares all 700 samples with all where they lie"),
-        ({"kernel": "precomputed", "gamma": None, "law": "sum"}, "precomputed kernel matrix is needed in one place"),
+        ({"kernel": "precomputed", "gamma": None, "law": "sum"}, "kernel='precomputed' needs all rows in one place"),
         ({"rank": rank.Recovery(at_most=0.5)}, "recovery is measured on all rows"),
     ],
 )

@@ -75,8 +75,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     center : bool, default=True
         Center the fused kernel in feature space.
     solver : {"auto", "dense", "streamed", "landmark"} or solver object, default="auto"
-        Eigensolver at parties and center. "dense" builds the matrix; "streamed" is also exact, tile by tile;
-        "landmark" is linear in the number of samples. "auto" chooses by work, device and memory: see `solvers_`.
+        "dense" builds the matrix; "streamed" is also exact, tile by tile; "landmark" is linear in the number of
+        samples. "auto" chooses by work, device and memory: see `solvers_`.
     n_landmarks : int, default=500
         Landmarks at the center for "landmark"; a party uses four for each eigenpair it sends, at least 100. "auto"
         uses more within its limit for exact solvers.
@@ -119,12 +119,10 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
 
     Attributes
     ----------
-    eigenvectors_ : array of shape (n_samples, n_components)
-        Eigenvectors of the fused kernel, orthonormal.
-    eigenvalues_ : array of shape (n_components,)
-        Eigenvalues of the fused kernel, descending.
+    eigenvectors_, eigenvalues_ : arrays of shape (n_samples, n_components) and (n_components,)
+        Of the fused kernel: orthonormal columns, by descending eigenvalue.
     explained_variance_ratio_ : array of shape (n_components,)
-        Share of the fused kernel's variance per component.
+        Share of its variance per component.
     certificate_ : Certificate
         Bounds on, and estimates of, the distance to kernel PCA of the joined table.
     ledger_ : list of LedgerEntry
@@ -145,10 +143,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         The center's model.
     solvers_ : dict of str to str
         For each party and "center" ("the center" if a party has that name): the solver, what it did, and why.
-    party_names_ : list of str
-        Names of the parties, in the order of the input.
-    n_features_in_ : int
-        Number of columns over all parties.
+    party_names_, n_features_in_ : list of str, int
+        Names of the parties, in the order of the input; number of columns over all of them.
 
     Notes
     -----
@@ -366,12 +362,12 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if cluster.on_one_worker(X, compute.timeout):
             self.__dict__.update(cluster.fit(self, X, y, sample_ids, covariates))
             return self
-        tables = cluster.tables_of(X, self.parties, settings, sample_ids, compute)
+        tables, columns = cluster.tables_of(X, self.parties, settings, sample_ids, compute)
         here = replace(compute, n_jobs=None, timeout=None)
         with cluster.waiting(compute.timeout):
             known = _learned(cluster.in_order_of_rows(covariates, X, compute.timeout))
             model, states, shield = in_process.fit(tables, replace(settings, audit=None), here, covariates=known)
-        states = _with_columns(model, states, cluster.columns_of(X, self.parties), settings)
+        states = _with_columns(model, states, columns, settings)
         self._take_over(model, list(tables), states, shield)
         self._cluster, self._training = "rows", tables
         return self if settings.audit is None else self.run_audit(settings.audit)

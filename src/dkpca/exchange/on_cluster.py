@@ -64,24 +64,22 @@ def fit(estimator: Any, X: Any, y: Any, sample_ids: Any, covariates: Any = None)
     return {name: value for name, value in attributes.items() if name not in own} | {"_cluster": "worker"}
 
 
-def tables_of(X: Any, parties: Any, settings: Fit, sample_ids: Any, compute: Compute) -> dict[str, Any]:
-    """Tables by party for a fit whose rows stay where they are; refuse what needs them in one place."""
+def tables_of(
+    X: Any, parties: Any, settings: Fit, sample_ids: Any, compute: Compute
+) -> tuple[dict[str, Any], dict[str, tuple[str, ...] | None]]:
+    """Tables by party, and names of columns, for a fit whose rows stay; refuse what needs them in one place."""
     import dask
 
-    for name, value in BEYOND.items():
-        if getattr(settings, name, value) != value:
-            raise InputError(
-                f"{name}={getattr(settings, name)!r} needs all rows in one place, and beyond {ONE_WORKER} those of "
-                "Dask collections stay on their workers; leave it out, or gather the tables (X.compute())"
-            )
-    if settings.precision == "compact":
-        raise InputError("precision='compact' codes all rows together; use 'float32' for rows on a Dask cluster")
-    if any(kernel.columns_are == "samples" for kernel in settings.families()):
-        raise InputError("a precomputed kernel matrix is needed in one place; gather it (X.compute())")
-    if sample_ids is not None:
-        raise InputError("rows of Dask collections match by position; leave sample_ids out")
-    if compute.device is not None:
-        raise InputError(f"device={compute.device!r} is for rows in host memory; leave it out for rows on workers")
+    refused = [f"{name}={own!r}" for name, value in BEYOND.items() if (own := getattr(settings, name)) != value]
+    refused += ["precision='compact'"] if settings.precision == "compact" else []
+    refused += ["kernel='precomputed'"] if any(k.columns_are == "samples" for k in settings.families()) else []
+    refused += [] if compute.device is None else [f"device={compute.device!r}"]
+    refused += [] if sample_ids is None else ["sample_ids"]
+    if refused:
+        raise InputError(
+            f"{refused[0]} needs all rows in one place, and beyond {ONE_WORKER} those of Dask collections stay on "
+            "their workers, and match by position; leave it out, or gather the tables (X.compute())"
+        )
     tables = _by_party(X, parties)
     frames = {name: table for name, table in tables.items() if hasattr(table, "columns")}
     for name, frame in frames.items():
@@ -90,7 +88,8 @@ def tables_of(X: Any, parties: Any, settings: Fit, sample_ids: Any, compute: Com
         (name, frame[[own]]) for name, frame in frames.items() for own in frame.columns if ID_NAME.search(str(own))
     ]
     on_dask.computed([dask.delayed(check_features)(*each) for each in named], compute.timeout)
-    return on_dask.row_chunks(tables, compute.timeout)
+    columns = {name: names_of_columns(table) for name, table in tables.items()}
+    return on_dask.row_chunks(tables, compute.timeout), columns
 
 
 def waiting(timeout: float | None) -> Any:
@@ -98,11 +97,6 @@ def waiting(timeout: float | None) -> Any:
     import dask
 
     return dask.config.set({on_dask.TIMEOUT: timeout})
-
-
-def columns_of(X: Any, parties: Any) -> dict[str, tuple[str, ...] | None]:
-    """Names of the columns of each party, where its table has some."""
-    return {name: names_of_columns(table) for name, table in _by_party(X, parties).items()}
 
 
 def _by_party(X: Any, parties: Any) -> dict[str, Any]:

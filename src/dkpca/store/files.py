@@ -110,10 +110,8 @@ def decode_state(data: bytes) -> State:
     header = container.verify(header, arrays)
     if "estimator" in header:
         raise WireError("a fitted estimator, not the state of one party; never send it, open it by DKPCA.load")
-    if header.get("version") != STATE_VERSION:
-        raise WireError(
-            f"private state has format version {header.get('version')!r}; this dkpca reads {STATE_VERSION}"
-        )
+    if (found := header.get("version")) != STATE_VERSION:
+        raise WireError(f"private state has format version {found!r}; this dkpca reads {STATE_VERSION}")
     preparation = header.get("preparation")
     if not isinstance(preparation, dict | None):
         raise WireError(f"{ANOTHER_VERSION}: preparation is a {type(preparation).__name__}")
