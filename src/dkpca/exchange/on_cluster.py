@@ -78,13 +78,13 @@ def tables_of(X: Any, parties: Any, settings: Fit, sample_ids: Any, compute: Com
             )
     if settings.precision == "compact":
         raise InputError("precision='compact' codes all rows together; use 'float32' for rows on a Dask cluster")
-    if any(kernel.columns_are == "samples" for kernel in settings.families()):
-        raise InputError("a precomputed kernel matrix is needed in one place; gather it (X.compute())")
     if sample_ids is not None:
         raise InputError("rows of Dask collections match by position; leave sample_ids out")
     if compute.device is not None:
         raise InputError(f"device={compute.device!r} is for rows in host memory; leave it out for rows on workers")
     tables = _by_party(X, parties)
+    if any(settings.family_of(name).columns_are == "samples" for name in tables):
+        raise InputError("a precomputed kernel matrix is needed in one place; gather it (X.compute())")
     frames = {name: table for name, table in tables.items() if hasattr(table, "columns")}
     for name, frame in frames.items():
         check_features(name, frame._meta)
