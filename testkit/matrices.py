@@ -17,6 +17,9 @@ class Given(Gram):
     def block(self, rows, columns):
         return self.K[rows][:, columns].copy()
 
+    def among(self, positions):
+        return Given(self.block(positions, positions))
+
 
 def with_spectrum(values, rng):
     """A matrix with these eigenvalues, and its eigenvectors."""

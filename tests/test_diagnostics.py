@@ -9,7 +9,7 @@ from sklearn.preprocessing import StandardScaler
 import dkpca
 from dkpca import DKPCA, subspace_error
 from dkpca.errors import DataWarning
-from dkpca.fusion.diagnostics import outside_at_center
+from dkpca.fusion.scoring import outside_at_center
 from dkpca.kernels import RBF, Linear
 
 CANCER = load_breast_cancer().data

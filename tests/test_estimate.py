@@ -9,7 +9,7 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wi
 from sklearn.preprocessing import StandardScaler
 
 from dkpca import DKPCA, subspace_error
-from dkpca.certificate.estimate import ROWS, Added, Spectrum, change, turned
+from dkpca.certificate.estimate import ROWS, Spectrum, change, turned
 from dkpca.kernels import RBF
 from testkit.protocol import fused_from
 
@@ -138,7 +138,7 @@ def test_with_landmarks_at_the_center_some_rows_are_enough(rng):
 
 
 def spectrum_of(values, vectors, D, rows):
-    return Spectrum(values[:D], vectors[rows, :D], values[D : D + 5], vectors[rows, D : D + 5])
+    return Spectrum(values[:D], vectors[rows, :D], values[D : D + 5], vectors[rows, D : D + 5], vectors[rows, :0])
 
 
 def test_the_turn_is_that_of_first_order(rng):
@@ -160,9 +160,9 @@ def test_a_component_below_what_was_left_out_is_lost(rng):
     values = np.arange(20.0, 0.0, -1.0)
     spectrum = spectrum_of(values, vectors, 2, slice(None))
     unchanged = change(np.zeros((20, 2)), spectrum, np.ones(20), all_rows=True)
-    found = turned(unchanged, spectrum, [Added(19.5, np.zeros(2))])  # between the first and the second
+    found = turned(unchanged, spectrum, [19.5], np.zeros((2, 1)))  # between the first and the second
     np.testing.assert_allclose(found, [0.0, 1.0], atol=1e-12)
-    found = turned(unchanged, spectrum, [Added(18.5, np.zeros(2))])
+    found = turned(unchanged, spectrum, [18.5], np.zeros((2, 1)))
     np.testing.assert_allclose(found, [0.0, 0.0], atol=1e-12)
 
 

@@ -28,7 +28,7 @@ from experiments.adversary.truth import party_matrix
 from testkit.protocol import fused_from, summaries_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::dkpca.errors.DataWarning")  # most of these tables are odd
-SCALES = (1e-150, 1e-85, 1e-20, 1e20, 1e80, 1e150)
+SCALES = (1e-70, 1e-20, 1e20, 1e70)
 
 
 def truth(*blocks, gamma):
@@ -134,9 +134,11 @@ class TestRefusals:
         ("scale", "words"),
         [
             (1e160, "party 'a': numbers of the kernel matrix reach inf, which float64 cannot compute with"),
+            (1e80, "party 'a': numbers of the kernel matrix reach .*; scale the columns down"),
+            (1e-80, "party 'a': numbers of the kernel matrix are of size 10\\^-.*; scale the columns up"),
             (1e-160, "party 'a': numbers of the kernel matrix are of size 10\\^-.*; scale the columns up"),
-            (1e80, "party 'a': numbers of size .* cannot be sent in float32; scale the columns, or send float64"),
-            (1e-85, "party 'a': numbers of size .* are lost in float32; scale the columns, or send float64"),
+            (1e60, "party 'a': numbers of size .* cannot be sent in float32; scale the columns, or send float64"),
+            (1e-60, "party 'a': numbers of size .* are lost in float32; scale the columns, or send float64"),
         ],
     )
     def test_what_doubles_or_the_wire_cannot_hold_is_refused(self, table, scale, words):
@@ -239,7 +241,6 @@ class TestSmall:
     def test_constant_columns_have_no_components_and_say_so(self, solver):
         model = DKPCA(2, kernel="linear", parties=2, solver=solver).fit(np.full((100, 4), 7.25))
         assert not model.eigenvalues_.any()
-        assert "All requested eigenvalues are zero." in model.certificate_.statements()
         assert str(model.certificate_).startswith("Red: all eigenvalues are zero; there is no variance to capture.")
         assert "higher rank" not in str(model.certificate_)
 

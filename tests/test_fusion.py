@@ -138,7 +138,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("n_components", [0, 91])
     def test_impossible_number_of_components(self, summaries, n_components):
-        with pytest.raises(InputError, match="ask for 1 to 90 components"):
+        with pytest.raises(InputError, match="ask for 1 to 90"):
             fuse(summaries, n_components=n_components)
 
 

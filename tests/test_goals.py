@@ -179,7 +179,7 @@ def test_a_limit_of_ones_own_is_measured_on_the_message_that_leaves():
             return True
 
         def met_by(self, candidate):
-            assert candidate.table.shape == X.shape
+            assert candidate.among.table.shape == X.shape
             seen.append(candidate.summary)
             return np.abs(candidate.summary.factor.data).max() <= 200
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dkpca import DKPCA
-from dkpca.analysis.importance import associations, at_party, from_csv, to_csv
+from dkpca.analysis.importance import associations
 from dkpca.errors import InputError
 
 FULL: dict[str, Any] = {"rank": 10**6, "precision": "float64", "solver": "dense"}
@@ -46,35 +46,6 @@ def test_derivatives_are_finite_differences(kernel, law, weights):
                     moved.append(DKPCA(3, **asked).fit(other, covariates=covariates).eigenvalues_)
                 expected = (moved[0] - moved[1]) / (2 * STEP)
                 np.testing.assert_allclose(found[party][column], expected, rtol=1e-4, atol=1e-4)
-
-
-def at_its_party(model, X, name):
-    """What a party computes from its own columns and the result that it was told."""
-    state, measured = model._states[name], np.asarray(model._states[name].measured(X[name]))
-    return at_party(state.kernel, measured, np.asarray(model.model_.scores))
-
-
-@pytest.mark.longer
-@pytest.mark.parametrize(("kernel", "law"), [("rbf", "sum"), ("linear", "sum")])
-def test_at_a_party_with_all_components_they_are_finite_differences(kernel, law):
-    X = tables()
-    asked: dict[str, Any] = {"kernel": kernel, "law": law, "gamma": 0.1} | FULL
-    count = 69 if kernel == "rbf" else 6
-    found = at_its_party(DKPCA(count, **asked).fit(X), X, "a")
-    assert found.shape == (3, count)
-    for column in range(3):
-        moved = []
-        for sign in (1.0, -1.0):
-            stretched = X["a"] * np.where(np.arange(3) == column, 1.0 + sign * STEP, 1.0)
-            moved.append(DKPCA(3, **asked).fit(X | {"a": stretched}).eigenvalues_)
-        np.testing.assert_allclose(found[column, :3], (moved[0] - moved[1]) / (2 * STEP), rtol=1e-4, atol=1e-4)
-
-
-def test_a_table_of_them_survives_its_file():
-    drives = np.array([[1.5, -2.0], [0.0, 1e-9]])
-    columns, again = from_csv(to_csv(("a, b", "1"), drives))
-    assert columns == ["a, b", "1"]
-    np.testing.assert_array_equal(again, drives)
 
 
 def test_equal_eigenvalues_share_one_value():

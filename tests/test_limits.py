@@ -50,16 +50,6 @@ def test_by_default_no_new_sample_is_placed_and_no_true_row_sent():
         Limits().check_audit(1)
 
 
-def test_a_refusal_is_logged_with_its_reason(caplog):
-    with pytest.raises(PolicyError) as refusal:
-        TIGHT.check_audit(6)
-    reason = "6 rows for an audit are more than audit_rows = 5"
-    assert [record.getMessage() for record in caplog.records] == [f"refused: {reason}"]
-    assert str(refusal.value) == (
-        f"refused by the party's limits: {reason}; ask for something else, or have limits.toml changed"
-    )
-
-
 def test_a_rule_is_held_to_the_largest_recovery():
     assert TIGHT.bounded(Auto(3)) == All((Auto(3), Recovery(0.5, 30)))
     assert Limits(recovery=1.0, rank=5).bounded(Fixed(5)) == Fixed(5)

@@ -117,7 +117,7 @@ def test_a_parameter_is_used_or_refused(name, mode):
 @pytest.fixture
 def before_answers(monkeypatch):
     """What every party does in its worker before it answers: a list of functions without arguments."""
-    hooks, answer = [], in_process.answer
+    hooks, answer = list[Any](), in_process.answer
 
     def answered(party, question):
         for hook in hooks:

@@ -266,7 +266,7 @@ def test_a_single_party_and_a_missing_one_are_refused():
     both: list[dict[str, Any]] = [{"protect": "sums"}, {"protect": "blind", "kernel": "linear"}]
     for settings in both:
         model = DKPCA(2, **settings).fit(split(X[:60]))
-        with pytest.raises(InputError, match=r"no new samples from \['registry'\]"):
+        with pytest.raises(InputError, match=r"needs the tables of every party; those of \['registry'\] are missing"):
             model.transform({"clinic": NEW[:, :10], "lab": NEW[:, 10:20]})
 
 

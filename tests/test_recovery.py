@@ -262,9 +262,9 @@ def test_known_rows_that_are_all_the_same_are_a_draw_like_any_other():
 
 
 def test_another_table_is_refused():
-    with pytest.raises(dkpca.errors.InputError, match="about 300 samples with 10 columns, the table has the shape"):
+    with pytest.raises(dkpca.errors.InputError, match=r"about a table of shape \(300, 10\), this one has the shape"):
         measure(summary_of(TUMORS, RBF(0.1), 3), TUMORS[:20])
-    with pytest.raises(dkpca.errors.InputError, match=r"with 10 columns, the table has the shape \(300, 9\)"):
+    with pytest.raises(dkpca.errors.InputError, match=r"of shape \(300, 10\), this one has the shape \(300, 9\)"):
         measure(summary_of(TUMORS, RBF(0.1), 3), TUMORS[:, 1:])
 
 

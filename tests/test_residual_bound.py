@@ -11,7 +11,7 @@ from dkpca.kernels.laws import Product
 from dkpca.linalg import landmark
 from dkpca.linalg.gram import Centered
 from dkpca.linalg.landmark import Landmark, part_below
-from dkpca.linalg.landmark_block import Rounding, residual_bound, rounding_in_blocks
+from dkpca.linalg.landmark_block import residual_bound, rounding_in_blocks
 
 
 @pytest.mark.parametrize("rough", [False, True])
@@ -25,7 +25,7 @@ def test_what_is_left_exceeds_no_bound(rough, seed, n, landmarks, gamma, k):
     left = gram.dense() - F @ F.T
     rounding, single = rounding_in_blocks(F.shape[1], gram.trace(), np.inf if rough else 0.0, 2.0**-53)
     assert single == rough
-    how = Rounding(rough, rounding / gram.trace(), 1e-12 * n)
+    how = (rough, rounding / gram.trace(), 1e-12 * n)
     found = residual_bound(gram.within()(0, [gram.X]), slice(0, n), F.copy(), V, how)
     assert found.norm + rounding + 1e-12 * n >= np.linalg.eigvalsh(left)[-1]
     assert np.linalg.eigvalsh(found.within - V.T @ left @ V)[0] >= -1e-12 * n
@@ -50,7 +50,7 @@ def test_no_square_in_float32_under_or_overflows(size):
         slice(0, 300),
         np.zeros((300, 3)),
         np.eye(300)[:, :5],
-        Rounding(True, 0.0, 0.0),
+        (True, 0.0, 0.0),
     )
     assert size <= found.norm <= 5 * size
     assert np.linalg.eigvalsh(found.within)[0] >= 0.999 * size

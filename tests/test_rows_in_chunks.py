@@ -16,7 +16,7 @@ from dkpca.linalg import landmark as pivoting
 from dkpca.linalg import precision as tall
 from dkpca.linalg import rows as moments
 from dkpca.linalg.arrays import MemoryLimit, to_numpy
-from dkpca.linalg.gram import Among, Centered, Scaled
+from dkpca.linalg.gram import Centered
 from dkpca.linalg.landmark import Landmark
 from dkpca.linalg.leading import leading
 from testkit.matrices import Given
@@ -185,20 +185,15 @@ def test_many_rows_are_not_looked_at_in_blocks(rng, monkeypatch):
 
 
 class TestGramsOfSomeRows:
-    @pytest.mark.parametrize("kind", ["wide", "fused", "given", "scaled"])
+    @pytest.mark.parametrize("kind", ["wide", "fused", "given"])
     def test_among_and_against_are_parts_of_the_whole(self, rng, kind):
-        made = {"given": Given(np.cov(rng.standard_normal((N, 9)))), "scaled": Scaled(gram(np, rng, "wide"), 16.0)}
-        matrix = made.get(kind) or gram(np, rng, kind)
+        matrix = Given(np.cov(rng.standard_normal((N, 9)))) if kind == "given" else gram(np, rng, kind)
         K, positions = matrix.dense(), np.array([3, 5, 611])
         part = matrix.among(positions)
         np.testing.assert_allclose(part.dense(), K[np.ix_(positions, positions)], atol=1e-12)
         np.testing.assert_allclose(part.diagonal(), np.diagonal(K)[positions])
         strip = moments.RowGroup(matrix.against(positions), slice(100, 300))[slice(7, 20)]
         np.testing.assert_allclose(strip, K[107:120][:, positions], atol=1e-12)
-
-    def test_rows_of_any_matrix_can_be_taken(self, rng):
-        matrix = Given(np.cov(rng.standard_normal((N, 9))))
-        assert isinstance(matrix.among(np.array([1, 2])), Among)
 
 
 class TestFactorsAsReceived:

@@ -442,7 +442,7 @@ class TestTables:
             {"n_components": 900}, "n_components is 900, but there are 700 samples", marks=pytest.mark.longer
         ),
         ({"precision": "compact"}, "precision='compact' codes all rows together"),
-        ({"solver": "streamed"}, "exact solvers compare all 700 samples with all"),
+        ({"solver": "streamed"}, "compares all 700 samples with all where they lie"),
         ({"kernel": "precomputed", "gamma": None, "law": "sum"}, "precomputed kernel matrix is needed in one place"),
         ({"rank": rank.Recovery(at_most=0.5)}, "recovery is measured on all rows"),
     ],

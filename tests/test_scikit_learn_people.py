@@ -109,7 +109,7 @@ class TestScore:
     def test_every_party_and_its_own_values_are_needed(self):
         tables = {"a": DIGITS[:50, :20], "b": DIGITS[:50] @ DIGITS[:50].T}
         model = DKPCA(2, kernel={"a": "rbf", "b": "precomputed"}, law="sum").fit(tables)
-        with pytest.raises(InputError, match=r"\['b'\] are missing, and the variance of samples needs every party"):
+        with pytest.raises(InputError, match=r"score needs the tables of every party; those of \['b'\] are missing"):
             model.score({"a": DIGITS[:5, :20]})
         with pytest.raises(InputError, match="'b': rows of a kernel matrix do not contain the diagonal entries"):
             model.score(tables)
@@ -207,7 +207,7 @@ class TestSparse:
 
     def test_one_that_does_not_fit_is_refused_before_memory_is_spent(self):
         X = scipy.sparse.csr_array((10**6, 10**7))
-        with pytest.raises(InputError, match="1,000,000 x 10,000,000 would take 3 x 80000.0 GB .*TruncatedSVD"):
+        with pytest.raises(InputError, match="1,000,000 x 10,000,000 would take 3 x 80000.0 GB .*reduce its columns"):
             DKPCA(2, kernel="linear").fit({"a": X})
 
     def test_by_files_too(self):

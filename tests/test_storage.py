@@ -18,7 +18,7 @@ def test_a_file_stays_as_it_was_where_it_cannot_be_replaced(tmp_path, monkeypatc
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StorageError, match="file: cannot be written, the disk is full"):
+    with pytest.raises(StorageError, match="file: cannot be written .No space left on device.; make room"):
         storage.write(path, b"new")
     assert path.read_bytes() == b"old"
     assert names(tmp_path) == ["file"]
@@ -31,7 +31,7 @@ def test_files_that_do_not_belong_together_have_no_seal(tmp_path):
     assert [path.read_bytes() for path in (first, second, seal)] == [b"first 2", b"second 2", b"seal 2"]
     second.unlink()
     second.mkdir()
-    with pytest.raises(StorageError, match=r"second: .*there is a directory of that name"):
+    with pytest.raises(StorageError, match=r"second: cannot be written .Is a directory."):
         storage.write_all({first: b"first 3", second: b"second 3", seal: b"seal 3"})
     assert names(tmp_path) == ["first", "second"]
 
@@ -68,4 +68,4 @@ def test_a_ledger_keeps_the_order_of_its_lines_when_the_clock_goes_back(tmp_path
     monkeypatch.setattr(ledger, "datetime", Clock)
     for event in ("first", "second"):
         ledger.append(tmp_path / "ledger.jsonl", event)
-    assert [record["event"] for record in ledger.records(tmp_path / "ledger.jsonl")] == ["first", "second"]
+    assert [record["event"] for record in ledger.followed(tmp_path / "ledger.jsonl")[0]] == ["first", "second"]

@@ -107,12 +107,12 @@ def test_columns_in_another_order_are_the_same_columns(numbers, answers):
     tables = {"bank": bank[list("rpsq")], "clinic": answers[["size", "color"]]}
     np.testing.assert_allclose(model.transform(tables), model.model_.scores, atol=1e-5)
     with pytest.raises(
-        InputError, match=r"party 'bank': its columns differ from those of the fit: \['z'\] are new, \['s'\] are"
+        InputError, match=r"party 'bank': its columns differ from those of the fit, in 's', 'z'; name"
     ):
         model.transform({"bank": bank.rename(columns={"s": "z"}), "clinic": answers})
-    with pytest.raises(InputError, match=r"those of the fit: \['z'\] are new; name them as in the fit"):
+    with pytest.raises(InputError, match="those of the fit, in 'z'; name them as in the fit"):
         model.transform({"bank": bank.assign(z=1.0), "clinic": answers})
-    with pytest.raises(InputError, match=r"\['s'\] are missing, \['p'\] are there twice; name"):
+    with pytest.raises(InputError, match="those of the fit, in 's'; name"):
         model.transform({"bank": bank.set_axis(list("pqrp"), axis=1), "clinic": answers})
     again = model.transform({"bank": bank.to_numpy(), "clinic": answers.to_numpy()})
     np.testing.assert_array_equal(again, model.transform({"bank": bank, "clinic": answers}))
@@ -145,9 +145,13 @@ def test_a_labeled_kernel_matrix_moves_with_its_samples(numbers, rng):
     shuffled = {"bank": bank[:4], "lab": K.iloc[:4, columns]}
     np.testing.assert_allclose(moved.transform(shuffled), model.transform(new), atol=1e-6)
     other = K.set_axis([f"t{i}" for i in range(N)], axis=1)
-    with pytest.raises(InputError, match="party 'lab': the columns of a kernel matrix are its samples"):
+    with pytest.raises(
+        InputError, match="party 'lab': the columns and rows of its kernel matrix have different labels"
+    ):
         DKPCA(3, kernel=kernels, law="sum").fit({"bank": bank, "lab": other})
-    with pytest.raises(InputError, match="party 'lab': the columns of a kernel matrix are its samples"):
+    with pytest.raises(
+        InputError, match="party 'lab': the columns and rows of its kernel matrix have different labels"
+    ):
         dkpca.summarize(other, party="lab", kernel=Precomputed(), rank=3)
 
 

@@ -53,9 +53,9 @@ def test_mixed_array_libraries_are_refused(torch):
 
 def test_new_samples_in_another_array_library_or_precision_are_refused(torch):
     model = DKPCA(2, parties=2).fit(torch.asarray(DIGITS[:30]))
-    with pytest.raises(InputError, match="party 'party0': the fit was on torch float64 on cpu, .* numpy float64"):
+    with pytest.raises(InputError, match="party 'party0': the fit had .* torch float64 on cpu, .* numpy float64"):
         model.transform(DIGITS[:3])
-    with pytest.raises(InputError, match="these samples are on torch float32"):
+    with pytest.raises(InputError, match="these samples have .* of torch float32"):
         model.transform(torch.asarray(DIGITS[:3], dtype=torch.float32))
 
 
@@ -71,5 +71,5 @@ def test_what_is_saved_comes_back_as_numpy(torch, tmp_path):
     back = dkpca.load(tmp_path / "state", dkpca.PartyState)
     rows = dkpca.extend(state, torch.asarray(X[:2])).factor.data
     np.testing.assert_allclose(dkpca.extend(back, X[:2]).factor.data, rows.numpy(), atol=1e-6)
-    with pytest.raises(InputError, match="the fit was on numpy float64 on cpu, these samples are on torch"):
+    with pytest.raises(InputError, match="the fit had .* numpy float64 on cpu, and these samples have .* torch"):
         dkpca.extend(back, torch.asarray(X[:2]))

@@ -169,7 +169,7 @@ class TestBadBytes:
         (forged(arrays={"factor": np.full((3, 2), np.inf, np.float16)}), "not a matrix of finite numbers"),
         (forged(arrays={"factor": np.ones((2, 3), np.float16)}), "not one positive float64 per column"),
         (forged(arrays={"factor.scale": np.array([1.0, -1.0])}), "not one positive float64 per column"),
-        (forged(arrays={"factor.scale": None}), "must have a scale if it is float16"),
+        (forged(arrays={"factor.scale": None}), "does not have the arrays of its kind, float16"),
         (forged(arrays={"factor": None}), "does not have the arrays of its kind"),
         (forged(arrays={"more": np.ones(1)}), "does not have the arrays of its kind"),
         (forged(arrays={"factor": np.ones((1, 2), np.float16)}), "rank 2 for 1 samples"),

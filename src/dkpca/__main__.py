@@ -13,14 +13,11 @@ def main() -> None:
     try:
         from dkpca.cli import run
 
-        code = run()
+        code: int | str = run()
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in EXTRA:
             raise
-        print(
-            f"dkpca: the command line needs {error.name}; install it with: pip install 'dkpca[cli]'", file=sys.stderr
-        )
-        sys.exit(1)
+        code = f"dkpca: the command line needs {error.name}; install it with: pip install 'dkpca[cli]'"
     sys.exit(code)
 
 

@@ -1,8 +1,7 @@
 """`DKPCA`: the whole protocol behind a scikit-learn estimator."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from importlib import import_module
@@ -13,7 +12,7 @@ import numpy as np
 import sklearn.exceptions
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._set_output import _get_output_config
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from dkpca import party as core
 from dkpca import wire
@@ -22,7 +21,7 @@ from dkpca.errors import InputError, MissingPartyWarning, NotFittedError, warn
 from dkpca.exchange import in_process, protocols
 from dkpca.fusion import scoring
 from dkpca.fusion.covariates import Covariates
-from dkpca.fusion.diagnostics import about_kernel, about_new_samples, outside_at_center
+from dkpca.fusion.scoring import about_kernel, about_new_samples, outside_at_center
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array, namespace, to_numpy
 from dkpca.linalg.leading import Solver
@@ -45,86 +44,76 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     Parameters
     ----------
     n_components : int, float or None, default=10
-        Number of components to keep, or the share of the variance to capture (between 0 and 1). None: all with
-        nonzero eigenvalues.
+        Number of components, or the share of the variance to capture (between 0 and 1). None: all with nonzero
+        eigenvalues.
     kernel : str, Kernel, or dict of party to either, default="rbf"
         "rbf", "linear", "laplacian", "poly", "cosine", "chi2", "overlap" (categories),
         "precomputed" (the table is the party's kernel matrix), or a kernel object, which brings its own parameters.
     law : {"product", "sum"} or None, default=None
-        How the parties' kernel matrices combine. None: the law that gives the same kernel of the joined table
-        (product for RBF, sum for linear).
+        How the parties' kernel matrices combine. None: so that they give the kernel of the joined table (product for
+        RBF, sum for linear).
     gamma : float, "scale", None, or dict of party to float, default="scale"
-        Gamma of the kernels that have one. "scale": 1 / mean of the kernel's own distance d between two different
-        samples, over the columns of all parties with that kernel: d = |x - y|^2 ("rbf"), sum |x - y| ("laplacian"),
-        sum (x - y)^2 / (x + y) ("chi2"), number of columns that differ ("overlap"); "poly": 1 / mean |x|^2. Each
-        party sends three numbers for this; with "rbf" and standardize=True none, and a constant column counts like
-        the others. If all tables are constant, gamma is 1. It is not the "scale" of scikit-learn's SVC,
-        1 / (n_features * variance). None, as in scikit-learn: 1 / number of columns over all parties; 1 if "chi2" is
-        the only kernel with a gamma. "linear", "cosine" and "precomputed" have none.
+        "scale": 1 / mean of the kernel's own distance between two samples, over the columns of all parties with that
+        kernel: |x - y|^2 ("rbf"), sum |x - y| ("laplacian"), sum (x - y)^2 / (x + y) ("chi2"), number of columns that
+        differ ("overlap"); "poly": 1 / mean |x|^2; 1 if all tables are constant. Each party sends three numbers for
+        this; with "rbf" and standardize=True none, and constant columns count. It is not the "scale" of SVC. None, as
+        in `KernelPCA`: 1 / number of columns over all parties; 1 if "chi2" is the only kernel with a gamma.
     weights : None, "balanced", "statis", or dict of party to number, default=None
-        How much each party counts. "balanced" under the product of n parties: each party gets the gamma at which its
-        exponent has mean 1 / n over pairs of samples. Under the sum: the gamma at which that mean is 1, and then each
-        party's centered matrix is divided by its largest eigenvalue. `gamma` is then used by "poly" only. Neither
-        makes the parties' influence equal: a party whose distances vary more from pair to pair counts more
-        (`party_shares_`). "statis" (sum law): each party's centered matrix is divided by its Frobenius norm and
-        weighted by its agreement with the others, the leading eigenvector of `agreement_`.
-    degree : int or None, default=None
-        Degree of polynomial kernels given by name. None: 3.
-    coef0 : float or None, default=None
-        Constant of polynomial kernels given by name. None: 1.
+        How much each party counts. "balanced" replaces gamma, except of "poly": under the product of n parties each
+        exponent has mean 1 / n over pairs of samples; under the sum that mean is 1, and each centered matrix is
+        divided by its largest eigenvalue. A party whose distances vary more still counts more (`party_shares_`).
+        "statis" (sum law): each centered matrix is divided by its Frobenius norm and weighted by the leading
+        eigenvector of `agreement_`.
+    degree, coef0 : int or None, float or None, default=None
+        Of polynomial kernels given by name. None: 3 and 1.
     parties : None, int, or list or dict of column groups, default=None
-        How to split a single table into parties: a number of equal blocks, or named groups of column positions or
-        names. None: one party. Not used if the input is already a list or dict of tables.
+        How to split a single table: a number of equal blocks, or groups of column positions or names. None: one
+        party. Not used if the input is a list or dict of tables.
     rank : "auto", int, rule or list of rules, default="auto"
         How many eigenpairs a party sends and, in compact precision, how finely they are rounded: a number, or rules
         of `dkpca.rank`: the largest need, capped by the strictest limit. "auto": `dkpca.rank.Auto(n_components)`.
     center : bool, default=True
         Center the fused kernel in feature space.
     solver : {"auto", "dense", "streamed", "landmark"} or solver object, default="auto"
-        Eigensolver at parties and center. "dense" builds the matrix; "streamed" is also exact but evaluates it tile
-        by tile; "landmark" is linear in the number of samples. "auto" chooses by work, device and free memory;
-        `solvers_` gives the choice and the reason.
+        Eigensolver at parties and center. "dense" builds the matrix; "streamed" is also exact, tile by tile;
+        "landmark" is linear in the number of samples. "auto" chooses by work, device and memory: see `solvers_`.
     n_landmarks : int, default=500
         Landmarks at the center for "landmark"; a party uses four for each eigenpair it sends, at least 100. "auto"
-        uses more as long as the work stays within its limit for exact solvers.
+        uses more within its limit for exact solvers.
     precision : {"float32", "float64", "float16", "compact"}, default="float32"
-        Precision of the numbers a party sends. "compact" rounds each column as coarsely as its eigenvalue allows and
-        codes the result: a fraction of the bytes for the same error.
+        Of the numbers a party sends. "compact" rounds each column as coarsely as its eigenvalue allows and codes the
+        result: a fraction of the bytes for the same error.
     protect : {"none", "sums", "blind"}, default="none"
         What the center gets. "none": a factor from each party, as in the paper. "sums": numbers under masks that
-        cancel in the sum over parties, so that it learns the joint kernel matrix and nothing about any single party.
-        Up to 4,000 samples this is exactly kernel PCA of the joined table; for more, kernels of distances use
-        `n_landmarks` landmarks, and other kernels add up all pairs of up to 10,000. "blind" (sum law): each party's
-        factor under a secret rotation that the parties share, so that the center sees no individual sample. Needs the
-        extra `protect`.
+        cancel in the sum over parties, so that it learns the joint kernel matrix only. Up to 4,000 samples this is
+        exactly kernel PCA of the joined table; for more, kernels of distances use `n_landmarks` landmarks, and other
+        kernels add up all pairs of up to 10,000. "blind" (sum law): factors under a secret rotation that the parties
+        share, so that the center sees no individual sample. Needs the extra `protect`.
     projection : {"extend", "exact"}, default="extend"
-        How new samples are placed: by their rows of the factors (rank numbers per sample and party), or, as in the
-        paper, by partial distances to all training samples.
+        How new samples are placed: by their rows of the factors, or, as in the paper, by distances to all samples.
     audit : int or None, default=None
-        Number of rows of the true kernel matrix to check. After the fusion, the center draws that many samples, and
-        each party sends its kernel values between these and all samples: `certificate_.audit`. None: no audit.
+        Rows of the true kernel matrix to check. After the fusion, the center draws that many samples, and each party
+        sends its kernel values between these and all samples: `certificate_.audit`.
     standardize : bool, default=False
-        Whether each party scales its columns to mean 0 and standard deviation 1, as the commands do. By default
-        columns are used unchanged, as in `KernelPCA`.
+        Whether each party scales its columns to mean 0 and standard deviation 1, as the commands do.
     lacking : {"drop", "mean", "complete"} or None, default=None
-        How to treat samples for which a party has no row, by row labels. None refuses them. "drop" keeps only the
-        samples that all parties have, with a warning that counts the others. "mean" uses the party's mean
-        row, in the space of its kernel. "complete" regresses the row on the other parties; the certificate then
-        refers to the table with these completed rows, and estimates their accuracy on held-out rows. New samples are
-        treated the same way, and may lack a whole party. None refuses that too, except under the sum law: there the
-        party's addend is left out, with a `dkpca.errors.MissingPartyWarning`; `party_shares_` says what it carried.
-        With `protect`, only "drop" and "mean"; "mean" with masked sums needs the linear or a distance kernel.
+        How to treat samples for which a party has no row, by row labels. None refuses them. "drop" keeps the samples
+        of all parties, with a warning. "mean" uses the party's mean row, in the space of its kernel. "complete"
+        regresses the row on the other parties; the certificate then refers to the table with these rows, and
+        estimates their accuracy. New samples are treated the same way, and may lack a whole party: under the sum law
+        also with None and a `dkpca.errors.MissingPartyWarning`; `party_shares_` says what the party carried. With
+        `protect`, only "drop" and "mean"; "mean" with masked sums needs the linear or a distance kernel.
     n_jobs : int, default=None
         Number of parties computed at the same time, with joblib. None: one, or as `joblib.parallel_config` says.
     timeout : float, default=None
         Seconds to wait for a party's answer if another process computes it. None: no limit.
     device : str or None, default=None
-        Torch device on which to compute landmarks of tables in host memory, such as "cuda". Groups of rows are copied
-        to it, and results are copied back. None, and exact solvers: the device of the tables.
+        Torch device on which to compute landmarks of tables in host memory, such as "cuda"; groups of rows are copied
+        to it. None, and exact solvers: the device of the tables.
     max_memory : int or str or None, default=None
         Memory that a party, and the center, may use besides the tables: bytes, or text such as "8GB". It limits the
-        choice of solvers; arrays with one row per sample that would exceed half of it go to temporary files.
-        None: all free memory.
+        choice of solvers; arrays with one row per sample beyond half of it go to temporary files. None: all that is
+        free.
     random_state : int, default=None
         Seed for drawing landmarks and audited rows. None is also a fixed seed: two fits on the same data agree.
 
@@ -140,29 +129,22 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         Bounds on, and estimates of, the distance to kernel PCA of the joined table.
     ledger_ : list of LedgerEntry
         The messages that each party sent, in the order of `party_names_`.
-    gamma_ : float or None
-        Gamma of the kernel; None if parties differ, or if the kernel has none.
-    gammas_ : dict of str to float or None
-        Gamma of each party's kernel.
-    kernel_ : Kernel or None
-        Kernel used; None if parties differ.
-    kernels_ : dict of str to Kernel
-        Kernel of each party.
+    gamma_, kernel_ : float or None, Kernel or None
+        Those used; None if parties differ, and where the kernel has no gamma.
+    gammas_, kernels_ : dict of str to float or None, dict of str to Kernel
+        Those of each party.
     sample_ids_ : array of shape (n_samples,)
         Labels by which rows were matched, in the order of the scores; row numbers if the tables have no labels.
-    agreement_ : array of shape (n_parties, n_parties) or None
-        Cosines between the parties' centered kernels, computed from their factors, in the order of `party_names_`.
-        None for a single party, and under `protect="sums"`, where the center has no single party's factor.
-    agreement_error_ : array of shape (n_parties, n_parties) or None
-        Bounds on the differences between these and the true cosines.
+    agreement_, agreement_error_ : arrays of shape (n_parties, n_parties) or None
+        Cosines between the parties' centered kernels, from their factors, and bounds on the differences to the true
+        cosines. None for a single party, and under `protect="sums"`.
     party_shares_ : array of shape (n_parties, n_components) or None
         Share of each party in the variance of each component, v' K_j v over the sum of these: exact under the sum
         law, a first-order approximation under the product. None under `protect="sums"`.
     model_ : FusedModel
         The center's model.
     solvers_ : dict of str to str
-        For each party and for "center" ("the center" if a party has that name): the solver used, what it did, and
-        why it was chosen.
+        For each party and "center" ("the center" if a party has that name): the solver, what it did, and why.
     party_names_ : list of str
         Names of the parties, in the order of the input.
     n_features_in_ : int
@@ -171,16 +153,14 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     Notes
     -----
     NumPy input is computed in float64. Torch input is computed in its own precision and on its own device, and the
-    results are torch tensors. Scores are scaled like those of scikit-learn's `KernelPCA`: with one party and full
-    rank, they are the same.
+    results are torch tensors. Scores are scaled as in `KernelPCA`: with one party and full rank, they are the same.
 
     Examples
     --------
     >>> from sklearn.datasets import load_digits
     >>> from dkpca import DKPCA
     >>> pixels = load_digits().data[:300]
-    >>> left, right = pixels[:, :32], pixels[:, 32:]
-    >>> DKPCA(n_components=5).fit_transform({"left": left, "right": right}).shape
+    >>> DKPCA(n_components=5).fit_transform({"left": pixels[:, :32], "right": pixels[:, 32:]}).shape
     (300, 5)
     """
 
@@ -214,29 +194,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         max_memory: int | str | None = None,
         random_state: int | None = None,
     ) -> None:
-        self.n_components: Any = n_components
-        self.kernel = kernel
-        self.law = law
-        self.gamma = gamma
-        self.weights = weights
-        self.degree = degree
-        self.coef0 = coef0
-        self.parties = parties
-        self.rank = rank
-        self.center = center
-        self.solver = solver
-        self.n_landmarks = n_landmarks
-        self.precision = precision
-        self.protect = protect
-        self.projection = projection
-        self.audit = audit
-        self.standardize = standardize
-        self.lacking = lacking
-        self.n_jobs = n_jobs
-        self.timeout = timeout
-        self.device = device
-        self.max_memory = max_memory
-        self.random_state = random_state
+        # As scikit-learn asks for them: every parameter as it was given, under its own name.
+        given = locals()
+        self.__dict__.update({name: given[name] for name in given if name != "self"})
 
     def fit(self, X: AnyTables, y: object = None, *, covariates: Any = None, sample_ids: Any = None) -> Self:
         """Fit on the parties' columns.
@@ -253,75 +213,50 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             `sample_ids_`.
         covariates : DataFrame, mapping of name to column, or array, optional
             Effects to remove, such as batch, site or age: one row per sample, matched by the index of a DataFrame, or
-            by position if there is none, or only row numbers from 0 on. Numbers are used unchanged, text and
-            categoricals as categories. The fit projects the centered kernel onto the orthogonal complement of
-            [1, covariates]; `model_.covariates` gives the share of variance removed. New samples need covariates too.
+            by position if it only counts rows. Text and categoricals are categories. The centered kernel is projected
+            onto the complement of [1, covariates]; `model_.covariates` gives the share of variance removed.
         sample_ids : mapping of party to sequence, or sequence, optional
             Labels of the rows of arrays, used like an index.
         """
         settings, compute = self._settings()
         X = scverse.unwrapped(X)
-        with self._as_before_if_it_fails():
-            self._cluster = self._training = None
-            if _on_cluster(X):
-                return self._fit_on_cluster(X, y, settings, compute, covariates, sample_ids)
-            given = inputs.for_fit(self._by_party(X, fitted=False), settings, sample_ids)
-            warn(given.notes)
-            inputs.check_outcome(y, given.ids, given.first)
-            known = _learned(inputs.rows_of_samples(covariates, given.ids, given.first))
-            model, states, shield = in_process.fit(
-                given.tables, settings, compute, places=given.places, covariates=known
-            )
-            states = _with_columns(model, states, given.columns, settings)
-            self._take_over(model, list(given.tables), states, shield, given.ids)
-            self._training = given.tables
+        self.__dict__.pop("model_", None)  # a fit that is refused leaves none, and not one of other columns
+        if _on_cluster(X):
+            return self._fit_on_cluster(X, y, settings, compute, covariates, sample_ids)
+        given = inputs.for_fit(self._by_party(X, fitted=False), settings, sample_ids)
+        warn(given.notes)
+        inputs.check_outcome(y, given.ids, given.first)
+        known = _learned(inputs.rows_of_samples(covariates, given.ids, given.first))
+        model, states, shield = in_process.fit(given.tables, settings, compute, places=given.places, covariates=known)
+        states = _with_columns(model, states, given.columns, settings)
+        self._take_over(model, list(given.tables), states, shield, given.ids)
+        self._cluster, self._training = None, given.tables
         return self
-
-    @contextmanager
-    def _as_before_if_it_fails(self) -> Iterator[None]:
-        """Leave the fit before as it was where this one is refused."""
-        before = dict(vars(self))
-        try:
-            yield
-        except BaseException:
-            self.__dict__ = before
-            raise
 
     def fit_transform(
         self, X: AnyTables, y: object = None, *, covariates: Any = None, sample_ids: Any = None
     ) -> Array:
-        """Fit, and return the scores of the training samples.
+        """Fit, and return the scores of the training samples, (n_samples, n_components).
 
         Parameters
         ----------
         X, y, covariates, sample_ids
             As for `fit`.
-
-        Returns
-        -------
-        array of shape (n_samples, n_components)
-            In the order of the first table.
         """
         X = scverse.unwrapped(X)
         self.fit(X, y, covariates=covariates, sample_ids=sample_ids)
-        if self._cluster:
-            return self.eigenvectors_ * np.sqrt(self.eigenvalues_)[None, :]
         scores = self.eigenvectors_ * namespace(self.eigenvalues_).sqrt(self.eigenvalues_)[None, :]
+        if self._cluster:
+            return scores
         return self._labeled(as_precise_as(X, scores), self._ids)
 
     def transform(self, X: AnyTables, *, covariates: Any = None, sample_ids: Any = None) -> Array:
-        """Place new samples.
+        """Place new samples: their scores, (n_samples, n_components), in the order of the first table.
 
         Parameters
         ----------
         X, covariates, sample_ids
-            As for `fit`, with the columns of the fit; covariates if the fit had any. A mapping may lack parties: see
-            `lacking`.
-
-        Returns
-        -------
-        array of shape (n_samples, n_components)
-            In the order of the first table.
+            As for `fit`, with its columns, and covariates if it had any. Parties may be missing: see `lacking`.
         """
         check_fitted(self)
         self._check_covariates(covariates)
@@ -330,15 +265,35 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             covariates = _cluster().in_order_of_rows(covariates, X, self.timeout)
             return self._adjusted(_cluster().transform(self, X, sample_ids), covariates)
         placed = partial(_cluster().on_a_worker, self, "_placed") if self._cluster else self._placed
-        scores, ids, first = placed(X, sample_ids)
+        scores, ids, first, outside = placed(X, sample_ids)
+        warn(about_new_samples(outside))
         scores = self._adjusted(scores, inputs.rows_of_samples(covariates, ids, first))
         return self._labeled(as_precise_as(X, scores), ids)
 
-    def _placed(self, X: AnyTables, sample_ids: Any) -> tuple[Array, Any, Any]:
-        """Scores of new samples with the effect of their covariates, their labels, and those of the first table."""
+    def _placed(self, X: AnyTables, sample_ids: Any) -> tuple[Array, Any, Any, Any]:
+        """Scores before covariates are taken out; labels, those of the first table; which samples lie outside."""
+        if self._shield.protect != "none":
+            given = self._given_new(X, sample_ids, every="transform after a protected fit")
+            terms = protocols.Terms(self._shield.run)
+            settings, _ = self._settings()
+            protocol = protocols.place(list(given.tables), settings, self.model_, in_process.BATCH, terms)
+            return self._asked(protocol, given.tables, terms.run), given.ids, given.first, np.zeros(0, dtype=bool)
         given = self._given_new(X, sample_ids)
-        place = self._place if self._shield.protect == "none" else self._place_protected
-        return place(given), given.ids, given.first
+        absent = sorted(set(self.party_names_) - set(given.tables))
+        if absent and self.lacking == "drop":
+            raise InputError(f"no new samples from {absent}, so none are common to all; use lacking='complete'")
+        answers = self._rows_of(given.tables, exact=self.projection == "exact")
+        placed = scoring.place(self.model_, answers.values(), absent, lacking=self.lacking, places=given.places)
+        warn([placed.words] if placed.words else [], MissingPartyWarning)
+        return placed.scores, given.ids, given.first, outside_at_center(self.model_, placed.rows)
+
+    def _rows_of(self, tables: Mapping[str, Any], *, exact: bool = False) -> Mapping[str, Any]:
+        """Messages about the new samples from the parties that are present."""
+        return self._asked(protocols.new_rows(list(tables), in_process.BATCH, exact=exact), tables)  # type: ignore[no-any-return]
+
+    def _asked(self, protocol: Any, tables: Mapping[str, Any], run: str = "") -> Any:
+        settings, compute = self._settings()
+        return in_process.asked(protocol, tables, self._states, settings, compute, run=run, new=True)
 
     def _check_covariates(self, covariates: Any) -> None:
         known = self.model_.covariates
@@ -360,46 +315,35 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     def score(self, X: AnyTables, y: object = None, *, covariates: Any = None, sample_ids: Any = None) -> float:
         """Return the share of the variance of these samples that the components capture, at most 1.
 
-        For samples of the fit at full rank this is the sum of `explained_variance_ratio_`. Use it to compare ranks,
-        precisions and numbers of components, also in `GridSearchCV`. Do not use it to compare gammas: a kernel that
-        hardly distinguishes samples is easy to capture. Every party must be present.
+        For samples of the fit at full rank this is the sum of `explained_variance_ratio_`. It compares ranks,
+        precisions and numbers of components, also in `GridSearchCV`, but not gammas: a kernel that hardly
+        distinguishes samples is easy to capture.
 
         Parameters
         ----------
-        X, covariates, sample_ids
-            As for `transform`.
-        y : ignored
-
-        Returns
-        -------
-        float
+        X, y, covariates, sample_ids
+            As for `transform`, of every party; y is ignored.
         """
         check_fitted(self)
         self._check_unprotected("score")
         if self._cluster or _on_cluster(X):
             return _cluster().on_a_worker(self, "score", X, covariates=covariates, sample_ids=sample_ids)  # type: ignore[no-any-return]
         self._check_covariates(covariates)
-        given = self._given_new(X, sample_ids)
-        _check_nothing_lacks(given, "score")
+        given = self._given_new(X, sample_ids, every="score")
         tables = given.tables
-        absent = sorted(set(self.party_names_) - set(tables))
-        if absent:
-            raise InputError(f"{absent} are missing, and the variance of samples needs every party; use transform")
         diagonals = {name: core.self_values(self._states[name], table) for name, table in tables.items()}
         covariates = inputs.rows_of_samples(covariates, given.ids, given.first)
-        return scoring.captured_share(self.model_, self._ask_rows(tables), diagonals, covariates)
+        return scoring.captured_share(self.model_, self._rows_of(tables), diagonals, covariates)
 
     def run_audit(self, n_rows: int, X: AnyTables = None, *, sample_ids: Any = None) -> Self:
-        """Audit the fit: draw samples now, and have every party send the true rows of its kernel matrix for them.
-
-        The results are added to the certificate, as with the parameter `audit`.
+        """Audit the fit, as with the parameter `audit`: samples are drawn now, and every party sends its true rows.
 
         Parameters
         ----------
         n_rows : int
             Number of rows to draw.
         X, sample_ids
-            The tables of the fit, as for `fit`; needed only if the estimator was loaded, unpickled or copied.
+            As for `column_importance`.
         """
         check_fitted(self)
         self._check_unprotected("run_audit")
@@ -414,7 +358,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         return self._audited(in_process.asked(protocol, tables, self._states, settings, compute)())
 
     def _fit_on_cluster(
-        self, X: AnyTables, y: object, settings: Fit, compute: Compute, covariates: Any, sample_ids: Any
+        self, X: Any, y: object, settings: Fit, compute: Compute, covariates: Any, sample_ids: Any
     ) -> Self:
         """Fit on Dask collections: on one worker, or chunk by chunk if there are too many rows for one."""
         cluster = _cluster()
@@ -432,15 +376,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self._cluster, self._training = "rows", tables
         return self if settings.audit is None else self.run_audit(settings.audit)
 
-    @property
-    def agreement_(self) -> Any:
-        """Cosines between the parties' centered kernels; None if the center has no single party's factor."""
-        return self._agreement(0)
-
-    @property
-    def agreement_error_(self) -> Any:
-        """Bounds on the differences between `agreement_` and the true cosines."""
-        return self._agreement(1)
+    agreement_ = property(lambda self: self._agreement(0))
+    agreement_error_ = property(lambda self: self._agreement(1))
 
     def _agreement(self, which: int) -> Any:
         """One of the matrices, in the order of `party_names_`; the center's order is by name."""
@@ -460,67 +397,52 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         return np.array([shares[name] for name in self.party_names_])
 
     def agreement_test(self, n_permutations: int = 999, *, random_state: int | None = None) -> dict[str, float]:
-        """Test for each party whether it is independent of the others.
+        """Test for each party whether it is independent of the others: p-values, corrected over parties (Holm).
 
-        The test permutes the party's samples, within groups of equal covariate categories. The statistic is the sum
-        of its cosines with the others, over at most 1,000 samples.
+        The party's samples are permuted, within groups of equal covariate categories. The statistic is the sum of its
+        cosines with the others, over at most 1,000 samples.
 
         Parameters
         ----------
         n_permutations : int, default=999
-            Number of permutations n; the smallest possible p-value is 1 / (n + 1).
+            The smallest possible p-value is 1 / (n_permutations + 1).
         random_state : int, default=None
             Seed; None is also a fixed seed.
-
-        Returns
-        -------
-        dict of str to float
-            P-value by party, corrected over parties (Holm).
         """
         check_fitted(self)
         check_value("n_permutations", n_permutations, COUNT)
         why = agreement.missing(self.model_, self._shield.protect)
         if why:
             raise InputError(f"agreement_test compares parties, and {why}")
-        seed = Fit(random_state=random_state).seed
-        return agreement.unrelated(self.model_, n_permutations=n_permutations, seed=seed)
+        return agreement.unrelated(
+            self.model_, n_permutations=n_permutations, seed=Fit(random_state=random_state).seed
+        )
 
     def _audited(self, model: Any) -> Self:
         self.model_, self.certificate_ = model, model.certificate
         return self
 
     def column_importance(self, X: AnyTables = None, *, sample_ids: Any = None) -> dict[str, np.ndarray]:
-        """Return the derivative of each eigenvalue with respect to the log of each column's scale.
+        """Derivative of each eigenvalue with respect to the log of each column's scale, by party.
 
-        Available under the sum law for RBF and linear kernels, from the party's own matrix, and under the product for
-        RBF kernels, from the fused one. Gammas and weights stay fixed; components with nearly equal eigenvalues get
-        the mean of their derivatives.
+        For RBF kernels, and linear ones under the sum law. Gammas and weights stay fixed; components with nearly
+        equal eigenvalues get the mean of their derivatives. Negative: scaling the column up decreases the eigenvalue.
 
         Parameters
         ----------
         X, sample_ids
             The tables of the fit, as for `fit`; needed only if the estimator was loaded, unpickled or copied.
-
-        Returns
-        -------
-        dict of str to array of shape (n_features of the party, n_components)
-            Negative values: scaling the column up decreases the eigenvalue.
         """
         tables = self._own_tables("column_importance", X, sample_ids)
         return importance.derivatives(self.model_, self._states, tables)  # type: ignore[arg-type]
 
     def column_association(self, X: AnyTables = None, *, sample_ids: Any = None) -> dict[str, np.ndarray]:
-        """Distance correlation of each column with each component: nonlinear, for every kernel.
+        """Distance correlation of each column with each component, from 0 (independent) to 1: by party.
 
         Parameters
         ----------
         X, sample_ids
-            The tables of the fit, as for `fit`; needed only if the estimator was loaded, unpickled or copied.
-
-        Returns
-        -------
-        dict of str to array of shape (n_features of the party, n_components)
-            Between 0 (independent) and 1, over 400 samples at most.
+            As for `column_importance`. Of more than 400 samples, some are drawn.
         """
         tables = self._own_tables("column_association", X, sample_ids)
         scores = np.asarray(to_numpy(self.model_.scores), dtype=float)
@@ -540,12 +462,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             raise InputError(f"{method} needs the tables of the fit, which are not saved with it; pass them as X")
         if X is None:
             return self._training  # type: ignore[no-any-return]
-        given = self._given_new(X, sample_ids, of_fit=True)
-        absent = sorted(set(self.party_names_) - set(given.tables))
-        if absent:
-            raise InputError(
-                f"{method} needs the tables of all parties, and those of {absent} are missing; pass them"
-            )
+        given = self._given_new(X, sample_ids, every=method, of_fit=True)
         known = (() if labels is None else labels for labels in (self._ids, given.ids))
         fitted, ids = ([*map(str, labels)] for labels in known)  # saved ones may be text
         rows = [table.shape[0] for table in given.tables.values()]
@@ -561,15 +478,15 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         path : str or Path
             The page to write.
         labels : DataFrame, mapping of name to column, or one column, optional
-            Labels of the samples, matched by the index or in the order of `sample_ids_`. The page colors samples by
-            them, and tests their association with the components (corrected for multiple tests).
+            Labels of the samples, by the index or in the order of `sample_ids_`: colors, and tests of their
+            association with the components (corrected for multiple tests).
         title : str, optional
             Headline.
         """
         check_fitted(self)
         if self._shield.protect == "blind":
             raise InputError("a report of a blind fit is drawn by a party; fit with protect='none' or 'sums'")
-        fitted = _cluster().here(self) if self._cluster else self
+        fitted = self._here()
         if np.ndim(labels) == 1:  # one column
             name = getattr(labels, "name", None) or "label"
             labels = labels.to_frame(name) if hasattr(labels, "iloc") else {name: labels}
@@ -586,11 +503,10 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         Parameters
         ----------
         data : AnnData or MuData
-            Its observations are samples of the fit, by their names; those that were dropped get NaN. For new samples,
-            use the scores that `transform` returns.
+            Its observations are samples of the fit, by their names; those that were dropped get NaN.
         """
         check_fitted(self)
-        fitted = _cluster().here(self) if self._cluster else self
+        fitted = self._here()
         given = {name: value for name, value in self.get_params(deep=False).items() if value is not None}
         known = self.model_.covariates
         about = {
@@ -607,43 +523,35 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         scverse.annotate(data, fitted._ids, scores, about)
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted estimator to one file. It contains data of every party: never send it.
+        """Write the fitted estimator to one file, which only its owner may read. It contains data: never send it.
 
-        The file is written whole or not at all, and only its owner may read it (mode 0600). It is not a pickle: a
-        kernel, a rank rule or a solver of your own cannot be saved. Call `set_output` again after `load`: it is not
-        saved.
+        It is no pickle: a kernel, a rank rule or a solver of your own cannot be saved, nor what `set_output` chose.
 
         Parameters
         ----------
         path : str or Path
-            Path of the file. An existing file is overwritten.
+            The file; one that is there is replaced.
 
         Examples
         --------
         >>> import tempfile
-        >>> import numpy as np
         >>> from dkpca import DKPCA
-        >>> X = np.random.default_rng(0).normal(size=(50, 8))
-        >>> model = DKPCA(2, parties=2).fit(X)
+        >>> X = [[0.0, 1.0], [2.0, 3.0], [1.0, 5.0]]
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     model.save(f"{folder}/model")
-        ...     again = DKPCA.load(f"{folder}/model")
-        >>> bool(np.allclose(again.transform(X[:3]), model.transform(X[:3])))
-        True
+        ...     DKPCA(2, parties=2).fit(X).save(f"{folder}/model")
+        ...     DKPCA.load(f"{folder}/model").transform(X).shape
+        (3, 2)
         """
         check_fitted(self)
-        if self._cluster:
-            _cluster().here(self).save(path)
-            return
-        files = import_module("dkpca.store.files")
+        files, fitted = import_module("dkpca.store.files"), self._here()
         files.write_estimator(
             Path(path),
             files.Fitted(
                 parameters=self.get_params(deep=False),
                 party_names=tuple(self.party_names_),
                 feature_names=tuple(getattr(self, "feature_names_in_", ())),
-                model=self.model_,
-                states=self._states,
+                model=fitted.model_,
+                states=fitted._states,
                 shield=self._shield,
                 ids=None if self._ids is None else tuple(self._ids),
             ),
@@ -663,6 +571,10 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if saved.feature_names:
             estimator.feature_names_in_ = np.array(saved.feature_names, dtype=object)
         return estimator._take_over(saved.model, list(saved.party_names), saved.states, saved.shield, saved.ids)
+
+    def _here(self) -> Self:
+        """The same, with arrays here whose rows are on the workers of a cluster."""
+        return _cluster().here(self) if self._cluster else self
 
     def __sklearn_is_fitted__(self) -> bool:
         return "model_" in vars(self)
@@ -702,10 +614,11 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self._states, self._shield, self._ids = dict(states), shield, ids
         self.model_ = model
         self.party_names_ = names
-        self.n_features_in_ = model.n_features
+        self.n_features_in_ = sum(sent.n_features for sent in model.summaries.values())
         solvers = {name: state.solver for name, state in states.items()}
         self.solvers_ = solvers | {"the center" if "center" in solvers else "center": model.solver}
-        self.kernels_ = {name: self._kernel_of(name) for name in names}
+        summed = shield.protect == "sums"  # then the parties' own kernels lack the width, which is of all
+        self.kernels_ = {name: model.kernel if summed else states[name].kernel for name in names}
         self.gammas_ = {name: getattr(kernel, "gamma", None) for name, kernel in self.kernels_.items()}
         self.kernel_ = _same(self.kernels_)
         self.gamma_ = _same(self.gammas_)
@@ -715,32 +628,30 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self.eigenvalues_ = model.eigenvalues
         self.explained_variance_ratio_ = model.explained_variance_ratio
         self.certificate_ = model.certificate
-        self.ledger_ = [self._ledger_entry(name) for name in names]
+        self.ledger_ = [self._ledger_entry(name, states[name]) for name in names]
         rows = np.arange(model.n_samples)
         self.sample_ids_ = rows if ids is None else np.fromiter(ids, dtype=object, count=len(ids))
         return self
 
-    def _kernel_of(self, name: str) -> Kernel:
-        """A party's kernel: from its own state in a blind fit, the joint one under protect='sums'."""
-        if self._shield.protect == "blind":
-            return self._states[name].kernel
-        kernel: Kernel = self.model_.kernel if self._shield.protect == "sums" else self.model_.kernels[name]
-        return kernel
-
-    def _ledger_entry(self, name: str) -> LedgerEntry:
-        state = self._states.get(name)
-        if self._shield.protect == "sums" and state is not None:
+    def _ledger_entry(self, name: str, state: State) -> LedgerEntry:
+        if self._shield.protect == "sums":
             n_features, n_samples = len(state.origin), self.model_.n_samples
             return LedgerEntry(name, n_features, 0, self._shield.sent[name], 8 * n_samples * n_features, "masked sum")
-        sent, decided = self.model_.received[name], "" if state is None else state.decided
-        return LedgerEntry(name, sent.n_features, sent.rank, wire.size(sent), sent.bytes_raw, decided)
+        sent = self.model_.received[name]
+        return LedgerEntry(name, sent.n_features, sent.rank, wire.size(sent), sent.bytes_raw, state.decided)
 
-    def _given_new(self, X: AnyTables, sample_ids: Any, *, of_fit: bool = False) -> PartyTables:
-        """Tables of new samples by party, or once more those of the fit, checked against it."""
+    def _given_new(self, X: AnyTables, sample_ids: Any, *, every: str = "", of_fit: bool = False) -> PartyTables:
+        """Tables of new samples, or once more those of the fit; `every` names what needs all of all parties."""
         tables = self._by_party(X, fitted=True)
-        self._check_states(list(tables))
+        if not set(tables) <= set(self.party_names_):
+            raise InputError(f"the fit had the parties {self.party_names_}; these samples are from {list(tables)}")
         given = inputs.for_new_samples(tables, self._states, sample_ids, self.lacking, of_fit=of_fit)
         warn(given.notes)
+        absent = sorted(set(self.party_names_) - set(given.tables))
+        if every and absent:
+            raise InputError(f"{every} needs the tables of every party; those of {absent} are missing")
+        if every and given.places is not None:
+            raise InputError(f"{every} needs samples that every party has; leave the others out (lacking='drop')")
         return given
 
     def _by_party(self, X: AnyTables, *, fitted: bool) -> Mapping[str, Any]:
@@ -756,53 +667,10 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             validate_data(self, X, reset=not fitted, skip_check_array=True)
         return inputs.cut(X, self.parties)
 
-    def _check_states(self, names: list[str]) -> None:
-        """Raise unless the samples are from the parties of the fit, and their states are here."""
-        strangers = sorted(set(names) - set(self.party_names_))
-        if strangers:
-            raise InputError(
-                f"the fit had the parties {self.party_names_}, but these samples are from {names}; use the same names"
-            )
-        absent = sorted(set(names) - set(self._states))
-        if absent:
-            raise InputError(
-                f"the private states of {absent} are not available here; place new samples with dkpca.extend at "
-                "each party and dkpca.project at the center"
-            )
-
     def _check_unprotected(self, method: str) -> None:
         """Refuse methods that need each party's factor, or its columns together with all scores."""
         if self._shield.protect != "none":
             raise InputError(f"{method} is for fits with protect='none', but this one has {self._shield.protect!r}")
-
-    def _place(self, given: PartyTables) -> Array:
-        """Scores of new samples after an unprotected fit."""
-        answers = self._ask_rows(given.tables, exact=self.projection == "exact")
-        absent = sorted(set(self.party_names_) - set(answers))
-        mode = self.lacking
-        if absent and mode == "drop":
-            raise InputError(f"no new samples from {absent}, so none are common to all; use lacking='complete'")
-        placed = scoring.place(self.model_, answers.values(), absent, lacking=mode, places=given.places)
-        warn([placed.words] if placed.words else [], MissingPartyWarning)
-        warn(about_new_samples(outside_at_center(self.model_, placed.rows)))
-        return placed.scores
-
-    def _place_protected(self, given: PartyTables) -> Array:
-        """Scores of new samples after a protected fit; every party is needed."""
-        _check_nothing_lacks(given, "transform after a protected fit")
-        absent = sorted(set(self.party_names_) - set(given.tables))
-        if absent:
-            raise InputError(f"no new samples from {absent}; masks cancel only if every party of the fit takes part")
-        settings, compute = self._settings()
-        terms = protocols.Terms(self._shield.run)
-        protocol = protocols.place(list(given.tables), settings, self.model_, in_process.BATCH, terms)
-        return in_process.asked(protocol, given.tables, self._states, settings, compute, run=terms.run, new=True)
-
-    def _ask_rows(self, tables: Mapping[str, Any], *, exact: bool = False) -> Mapping[str, Any]:
-        """Messages about the new samples from the parties that are present."""
-        settings, compute = self._settings()
-        protocol = protocols.new_rows(list(tables), in_process.BATCH, exact=exact)
-        return in_process.asked(protocol, tables, self._states, settings, compute, new=True)  # type: ignore[no-any-return]
 
     def _labeled(self, scores: Array, ids: Sequence[Any] | None) -> Any:
         """Scores with the labels of their rows, where a DataFrame is asked for; scikit-learn names the columns."""
@@ -829,11 +697,6 @@ def _learned(covariates: Any) -> Covariates | None:
     return known
 
 
-def _check_nothing_lacks(given: PartyTables, method: str) -> None:
-    if given.places is not None:
-        raise InputError(f"{method} needs samples that every party has; leave the others out (lacking='drop')")
-
-
 def _cluster() -> Any:
     """Import the Dask support on demand."""
     return import_module("dkpca.exchange.on_cluster")
@@ -854,9 +717,7 @@ class _NotFittedError(NotFittedError, sklearn.exceptions.NotFittedError):  # typ
     """Caught under either name."""
 
 
-def check_fitted(estimator: Any) -> None:
+def check_fitted(estimator: DKPCA) -> None:
     """Raise `NotFittedError` before `fit`."""
-    try:
-        check_is_fitted(estimator)
-    except sklearn.exceptions.NotFittedError as error:
-        raise _NotFittedError(str(error)) from error
+    if not estimator.__sklearn_is_fitted__():
+        raise _NotFittedError("This DKPCA instance is not fitted yet; call fit")

@@ -215,12 +215,10 @@ class Summary(Message):
 
     @property
     def n_samples(self) -> int:
-        """Number of samples."""
         return self.factor.shape[0]
 
     @property
     def rank(self) -> int:
-        """Number of eigenpairs sent."""
         return self.factor.shape[1]
 
     @property
@@ -264,7 +262,6 @@ class Rows(Message):
 
     @property
     def n_samples(self) -> int:
-        """Number of new samples."""
         return self.factor.shape[0]
 
 
@@ -302,7 +299,6 @@ class Partials(Message):
 
     @property
     def n_samples(self) -> int:
-        """Number of new samples."""
         return self.partial.shape[0]
 
 
@@ -394,7 +390,6 @@ class AuditRows(Message):
 
     @property
     def n_samples(self) -> int:
-        """Number of samples of the fit."""
         return self.rows.shape[1]
 
     def columns(self, index: Index) -> Array:
@@ -421,7 +416,6 @@ class MaskedSum(Message):
 
     @property
     def n_bytes(self) -> int:
-        """Number of bytes."""
         return len(self.values) + (0 if self.lengths is None else len(self.lengths))
 
 

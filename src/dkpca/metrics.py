@@ -15,8 +15,7 @@ def subspace_error(V: Array, V_hat: Array) -> float:
     Returns
     -------
     float
-        0 for the same subspace, at most n_components. Computed from what V_hat leaves of V, so that a tiny
-        error is not lost in the subtraction from D; where the widths differ, the order matters.
+        0 for the same subspace, at most n_components; where the widths differ, the order matters.
 
     Examples
     --------
@@ -27,8 +26,7 @@ def subspace_error(V: Array, V_hat: Array) -> float:
     (0.0, 1.0)
     """
     if V.ndim != 2 or V_hat.ndim != 2 or V.shape[0] != V_hat.shape[0]:
-        raise InputError(
-            f"bases of shapes {tuple(V.shape)} and {tuple(V_hat.shape)} cannot be compared; rows are samples"
-        )
+        raise InputError(f"bases of shapes {tuple(V.shape)} and {tuple(V_hat.shape)}; rows are samples")
+    # What V_hat leaves of V: a tiny error is not lost in the subtraction from D.
     rest = V - V_hat @ (V_hat.T @ V)
     return float(namespace(rest).sum(rest * rest))

@@ -157,7 +157,7 @@ def test_a_sentence_is_never_longer_than_a_person_reads(office):
 
 def test_names_are_shown_as_they_are(office):
     (office.path / "t.csv").write_text("id,:bomb:\n" + "".join(f"s{i},{'ab'[i % 2]}\n" for i in range(30)))
-    assert ":bomb:: 2 columns of 0 and 1" in office.ok("check", "t.csv").out
+    assert ":bomb:: expanded text column ':bomb:' into 2 columns of 0 and 1" in office.ok("check", "t.csv").out
 
 
 def test_names_of_files_that_are_no_text_are_a_sentence(fused):

@@ -137,9 +137,7 @@ def test_one_more_and_one_replaced_summary_reuse_the_rest(summarized):
     assert_same_components(runs.load(office.path / "run"), estimator(numbers()))
 
     office.summarize("shop", "--rank", 8)
-    told = office.ok("fuse", "shop.summary", "--keep", "--out", "run").out
-    for line in ("bank: kept from the run", "clinic: kept from the run", "shop: shop.summary"):
-        assert line in told.splitlines()
+    office.ok("fuse", "shop.summary", "--keep", "--out", "run")
     assert {n: s.rank for n, s in runs.load(office.path / "run").model.summaries.items()} == {
         "bank": 20,
         "clinic": 20,

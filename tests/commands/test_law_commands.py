@@ -96,7 +96,7 @@ def test_numbers_as_weights_are_asked_for_anew_when_the_parties_change(summarize
     weights = "bank=1,clinic=2,shop=3"
     summarized.ok("fuse", *summaries, "--components", 3, "--law", "sum", "--weights", weights, "--out", "run")
     words = summarized.refused("fuse", "--without", "shop", "--out", "run")
-    assert "the run so far has weights for ['bank', 'clinic', 'shop']" in words
+    assert "the weights are for ['bank', 'clinic', 'shop']" in words
     summarized.ok("fuse", "--without", "shop", "--weights", "bank=1,clinic=2", "--out", "run")
 
 

@@ -11,7 +11,6 @@ import polars as pl
 import pytest
 
 from dkpca import wire
-from dkpca.analysis.importance import to_csv
 from dkpca.fusion.fused_model import result
 from dkpca.report import page as pages
 from dkpca.report.columns import MOST_COLUMNS, NONE, own_columns, read_labels
@@ -118,15 +117,6 @@ def test_a_certificate_whose_entries_have_other_types_is_refused(entry, value, r
     error = party.refused("report", "clinic/result")
     assert f"clinic/result/certificate.json: {reason}" in error
     assert "get the file again" in error
-
-
-@pytest.mark.longer
-@pytest.mark.parametrize(
-    "text", ["", "column\n", "column,a\n", "column,a,b\nheight,1,x\n", 'column,a\n"x,1\n', "column,a,b\nheight,1,2\n"]
-)
-def test_an_importance_table_that_is_none_is_refused(text, party):
-    (party.path / "clinic/result/importance.csv").write_text(text)
-    assert "clinic/result/importance.csv: is not a table of one" in party.refused("report", "clinic/result")
 
 
 @pytest.mark.longer
@@ -377,14 +367,3 @@ def test_the_page_begins_the_certificate_with_the_verdict(fused):
     page = (fused.path / "run" / "report.html").read_text()
     verdict = runs.load(fused.path / "run").model.certificate.verdict()
     assert page.index(verdict) < page.index("All statements") < page.index("Theorem 1 of the paper")
-
-
-@pytest.mark.longer
-def test_columns_that_drive_a_component_are_drawn_as_a_study_left_them(fused):
-    fused.ok("fuse", *(f"{o}.summary" for o in OWNERS), "--components", 3, "--out", "run")
-    values = np.array([[1.0, 0.0, 0.5], [-2.0, 0.1, 0.0]])
-    (fused.path / "run" / "importance.csv").write_bytes(to_csv(("x0", "x1"), values))
-    fused.ok("report", "run", "--out", "page.html")
-    drawn = page_names(fused.path / "page.html")[1]["drives"]
-    assert [each[0][0] for each in drawn["top"]] == ["x1", "x1", "x0"]
-    assert "Which of your columns drive a component" in (fused.path / "page.html").read_text()

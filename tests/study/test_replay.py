@@ -9,9 +9,10 @@ import pytest
 
 from dkpca import wire
 from dkpca.errors import FusionError, ProtectionError
-from dkpca.exchange import founding, replay
+from dkpca.exchange import founding, protocols, replay
 from dkpca.exchange.member import OtherQuestionError, RefusedError, WaitingError
 from dkpca.exchange.protocols import Ask
+from dkpca.linalg.precision import Rounded
 from dkpca.messages import Summary
 from dkpca.party import questions as q
 from testkit.studies import ANYTHING, PARTIES, Consortium
@@ -184,3 +185,14 @@ def test_a_list_without_the_own_summary_is_called_the_centers_question_and_no_co
     with pytest.raises(RefusedError) as refused:
         consortium.run("airline")
     assert (refused.value.step, refused.value.reason) == ("received", "question")
+
+
+@pytest.mark.longer
+def test_row_means_are_refused(tmp_path, monkeypatch):
+    """A party could divide the fused kernel by its own, and have the kernel of all others."""
+    consortium = Consortium(tmp_path, tables(), MODES["open"], align="position", samples=10)
+    consortium.join(**ANYTHING).sign()
+    honest, means = protocols.published, Rounded(np.ones((60, 1)))
+    monkeypatch.setattr(protocols, "published", lambda *about: replace(honest(*about), row_means=means))
+    with pytest.raises(RefusedError, match="result"):
+        consortium.finish()

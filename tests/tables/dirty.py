@@ -141,8 +141,6 @@ def _write_text(path: Path, ids: list[str], values: np.ndarray, rng: np.random.G
     ]
     if rng.random() < 0.2:
         lines = [line + separator for line in lines]
-    if rng.random() < 0.15:
-        lines.insert(int(rng.integers(len(lines) - len(ids), len(lines) + 1)), "")
     text = end.join(lines) + (end if rng.random() < 0.9 else "")
     encodings = ["utf-8", "utf-8-sig", "utf-16", "cp1252"]
     encoding = str(rng.choice(encodings))

@@ -10,8 +10,7 @@ from dkpca.tables import formats
 
 
 @pytest.mark.parametrize("n", [1, 3, 8])
-def test_csv_and_parquet_hold_the_same_rows_in_order(n, monkeypatch):
-    monkeypatch.setattr(formats, "ROWS", 3)
+def test_csv_and_parquet_hold_the_same_rows_in_order(n):
     ids, scores = [f"{i:03d}" for i in range(n)], np.random.default_rng(n).standard_normal((n, 2))
     written = {}
     for name, write in formats.embedding_files(ids, scores, outside=[i % 2 == 0 for i in range(n)]).items():
@@ -22,16 +21,3 @@ def test_csv_and_parquet_hold_the_same_rows_in_order(n, monkeypatch):
     assert csv.equals(parquet)
     assert parquet["sample"].to_list() == ids
     np.testing.assert_array_equal(parquet.select("component_1", "component_2").to_numpy(), scores)
-
-
-def test_never_more_than_a_group_of_rows_is_made_at_a_time(monkeypatch):
-    class Ids(list):
-        def __getitem__(self, rows):
-            taken.append(len(range(*rows.indices(len(self)))))
-            return super().__getitem__(rows)
-
-    taken: list[int] = []
-    monkeypatch.setattr(formats, "ROWS", 5)
-    for write in formats.embedding_files(Ids(map(str, range(23))), np.zeros((23, 2))).values():
-        write(io.BytesIO())
-    assert max(taken) == 5

@@ -84,7 +84,7 @@ def test_dates_are_no_ids():
 
 @pytest.mark.parametrize("values", [[1.5, 2.0], [float("nan"), 2.0], [2.0**60, 1.0], [float("inf"), 1.0]])
 def test_numbers_with_a_fraction_are_no_ids(values):
-    with pytest.raises(InputError, match="in column 'id' is not a whole number below 2\\^53; write ids as text"):
+    with pytest.raises(InputError, match="column 'id' holds numbers that are not whole and below 2\\^53"):
         from_frame(pl.DataFrame({"id": values, "x": [1.0, 2.0]}), Reading("id"))
 
 

@@ -87,8 +87,8 @@ def test_numbers_that_a_workbook_holds_as_text_are_numbers(book):
     made.active.append(["id", "x", "y"])
     made.active.append(["a", "1,5", 1])
     made.active.append(["b", "1234,5", None])
-    made.active.append([None, None, None])
     made.active.append(["c", "-", 3])
+    made.active.append([None, None, None])
     table = read(save(), Reading("id"))
     assert table.ids == ["a", "b", "c"]
     assert table.frame.rows() == [(1.5, 1.0), (1234.5, None), (None, 3.0)]

@@ -13,9 +13,7 @@ Beside it, for every kernel, the distance correlation of column and score (Szeke
 zero only if they are independent.
 """
 
-import csv
-import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -23,7 +21,6 @@ import numpy as np
 
 from dkpca.errors import InputError
 from dkpca.fusion.fused_model import FusedModel
-from dkpca.kernels import Kernel
 from dkpca.kernels.grams import FusedGram, KernelGram
 from dkpca.linalg.arrays import sent_to, to_numpy
 from dkpca.linalg.gram import Gram
@@ -53,28 +50,6 @@ def derivatives(model: FusedModel, states: Mapping[str, PartyState], tables: Map
             )
         found[name] = (model.weights[name] if adds else 1.0) * own @ together
     return found
-
-
-def at_party(kernel: Kernel, X: Matrix, scores: Matrix) -> Matrix | None:
-    """Derivatives of a party's columns under the sum law, from its own matrix; None if its kernel has none."""
-    values = np.sum(scores**2, axis=0)
-    V = scores / np.sqrt(np.where(values > 0, values, 1.0))
-    own = kernel.slopes(partial(_times, KernelGram(kernel, X)), X, V)
-    return None if own is None else np.asarray(own @ _groups(values))
-
-
-def to_csv(columns: Sequence[str], drives: Matrix) -> bytes:
-    """Return a table with a row for each column: its derivative by component."""
-    text, heads = io.StringIO(), (f"component_{d + 1}" for d in range(drives.shape[1]))
-    rows = ([name, *map(repr, row)] for name, row in zip(columns, drives.tolist(), strict=True))
-    csv.writer(text, lineterminator="\n").writerows([["column", *heads], *rows])
-    return text.getvalue().encode()
-
-
-def from_csv(data: bytes) -> tuple[list[str], Matrix]:
-    """Read what `to_csv` wrote."""
-    _, *rows = csv.reader(io.StringIO(data.decode(), newline=""))
-    return [row[0] for row in rows], np.array([row[1:] for row in rows], dtype=float)
 
 
 def _times(K: Gram, block: Matrix) -> Matrix:

@@ -41,13 +41,10 @@ Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
 FAR_SHARE = 0.7
 
 
-# How far eigenvectors turn when their matrix changes, from some rows of the change.
-#
-# A component v with eigenvalue a turns towards another eigenvector u with eigenvalue b by about u'Ev / (a - b). The
-# directions whose eigenvalues are close to those of the components matter most and are few: each keeps its own
-# eigenvalue. The far ones are many and matter less: one eigenvalue serves for all. The matrix after the change,
-# restricted to the components, the near directions and what E V has beyond both, is small; its eigenvectors are exact
-# where the first order is not: where components mix with their neighbors, or change places with them.
+# A component v with eigenvalue a turns towards another eigenvector u with eigenvalue b by about u'Ev / (a - b). Near
+# directions matter most and are few: each keeps its own eigenvalue; one eigenvalue serves for all far ones. The
+# matrix after the change, restricted to the components, the near directions and what E V has beyond both, is small;
+# its eigenvectors are exact where the first order is not: where components mix with neighbors, or change places.
 
 
 @dataclass(frozen=True)
@@ -58,7 +55,7 @@ class Spectrum:
     components: Matrix  # (s, D): rows of V
     near_values: Vector  # (q,)
     near: Matrix  # (s, q): rows of the eigenvectors behind the components
-    taken: Matrix | None = None  # (s, p): rows of what was taken out of the matrix, beside the mean
+    taken: Matrix  # (s, p): rows of what was taken out of the matrix, beside the mean
 
     @property
     def far_value(self) -> float:
@@ -91,11 +88,9 @@ def change(rows: Matrix, spectrum: Spectrum, weights: Vector, *, all_rows: bool 
         return Change(np.zeros((D, D)), np.zeros((q, D)), np.zeros((D, D)), np.zeros((q, q)))
     # Least squares of the rows on [1, Q, V, U]; what it leaves is the far part.
     rows = rows / size  # squares may vanish
-    ones = np.ones((len(rows), 1)) / np.sqrt(weights.sum())
+    ones, first = np.ones((len(rows), 1)) / np.sqrt(weights.sum()), 1 + spectrum.taken.shape[1]
     roots = np.sqrt(weights)[:, None]
-    taken = ones if spectrum.taken is None else np.hstack([ones, spectrum.taken])
-    first = taken.shape[1]
-    Q, R = np.linalg.qr(np.hstack([taken, spectrum.components, spectrum.near]) * roots)
+    Q, R = np.linalg.qr(np.hstack([ones, spectrum.taken, spectrum.components, spectrum.near]) * roots)
     across = Q.T @ (rows * roots)
     inverse = np.linalg.pinv(R, rcond=1e-8)
     found = inverse @ across
@@ -104,22 +99,17 @@ def change(rows: Matrix, spectrum: Spectrum, weights: Vector, *, all_rows: bool 
     if not all_rows:  # a regression leaves too little, and some of what it leaves was in its coefficients
         far = far / np.sqrt(1.0 - np.clip(np.sum(Q**2, axis=1), 0.0, 1.0 - 1.0 / (1 + len(rows))))[:, None]
         noise = np.outer(np.sum(inverse[first + D :] ** 2, axis=1), np.mean(far**2, axis=0))
-        kept = np.clip(near**2 - noise, 0.0, None)
-        near = np.sign(near) * np.sqrt(kept)
+        near = np.sign(near) * np.sqrt(np.clip(near**2 - noise, 0.0, None))
     near, among, far = near[:, :D], near[:, D:] if near.shape[1] > D else np.zeros((q, q)), far[:, :D]
     return Change((own + own.T) / 2, near, far.T @ far, (among + among.T) / 2)
 
 
-@dataclass(frozen=True)
-class Added:
-    """A direction of which the matrix before the change has nothing, and its eigenvalue."""
+def turned(change: Change, spectrum: Spectrum, added: Sequence[float] = (), along: Matrix | None = None) -> Vector:
+    """Squared sine between each component and the leading subspace after the change.
 
-    value: float
-    along: Vector  # (D,): cosines with the components
-
-
-def turned(change: Change, spectrum: Spectrum, added: Sequence[Added] = ()) -> Vector:
-    """Squared sine between each component and the leading subspace after the change."""
+    `added` are eigenvalues of directions of which the matrix before the change has nothing, with the cosines `along`
+    the components, (D, added).
+    """
     size, D, q = float(spectrum.values[0]), len(spectrum.values), len(spectrum.near_values)
     if not size > 0.0:
         return np.ones(D)
@@ -135,9 +125,8 @@ def turned(change: Change, spectrum: Spectrum, added: Sequence[Added] = ()) -> V
     H[D : D + q, D : D + q] += change.among
     H[D : D + q, :D], H[D + q : 2 * D + q, :D] = change.near, coupling
     H[:D, D:] = H[D:, :D].T
-    if added:
-        along = np.stack([each.along for each in added], axis=1)
-        value = np.array([each.value for each in added]) / size
+    if len(added) and along is not None:
+        value = np.array(added) / size
         outside, new = np.sqrt(np.clip(1.0 - np.sum(along**2, axis=0), 0.0, None)), slice(2 * D + q, None)
         H[:D, :D] += (along * value) @ along.T
         H[:D, new] = along * (value * outside)
@@ -163,10 +152,7 @@ def component_errors(
     device: str | None = None,
     Q: Array | None = None,
 ) -> tuple[float, ...]:
-    """Estimate the squared sine between each component and the true leading subspace.
-
-    Q are orthonormal columns that were taken out of the fused matrix, beside its mean.
-    """
+    """Estimate the squared sine between each component, off columns Q, and the true leading subspace."""
     # All rows are looked at where that is cheap beside the solver, and a sample of them otherwise.
     V, n = pairs.vectors, pairs.vectors.shape[0]
     exact = pairs.extension.anchors is None  # the solver passed over the whole matrix
@@ -189,16 +175,16 @@ def component_errors(
 
     # What limits the answer beside that: directions that a party sent nothing of, and what hits all of them alike.
     at_rows, size = spectrum_at(pairs.values, V, None, few).components, max(float(pairs.values[0]), LEAST_SIZE)
-    added = left_out(errors, lengths, shares, level, spectrum, at_few, at_rows)
+    added, along = left_out(errors, lengths, shares, level, spectrum, at_few, at_rows)
     rounding = rounding + everywhere(errors, lengths, [each / size for each in shares], n)
     # E V = L V - L_cut V for what was left out, and L V - V Lambda for what landmarks at the center missed.
     weights = np.full(len(lost), n / len(lost))
-    used_up = any(each.along.any() for each in added)  # then these directions tell more than the cut
+    used_up = bool(along.any())  # then these directions tell more than the cut
     moved = change(0.0 * lost if used_up else lost, spectrum, weights, all_rows=all_rows)
     if not exact:
         D = len(spectrum.values)
         moved = moved + change(image[:, :D] - known[:, :D], spectrum, weights, all_rows=all_rows)
-    total = (LOST_SAFETY if used_up else SAFETY) * turned(moved, spectrum, added)
+    total = (LOST_SAFETY if used_up else SAFETY) * turned(moved, spectrum, added, along)
     total = total + ROUNDED_SAFETY * isotropic(rounding, spectrum, n)
     return tuple(np.minimum(total, 1.0).tolist())
 
@@ -286,26 +272,22 @@ def spectrum_at(
     def rows_at(x: Array) -> Matrix:
         return to_numpy(namespace(x).take(x, sent_to(positions, x), axis=0)).astype(float)
 
-    here = rows_at(vectors)
-    taken = here[:, :0] if Q is None else rows_at(Q)
-    if nearby is None:
-        return Spectrum(to_numpy(values).astype(float), here, np.zeros(0), here[:, :0], taken)
-    near = rows_at(nearby.vectors)
-    return Spectrum(to_numpy(values).astype(float), here, to_numpy(nearby.values).astype(float), near, taken)
+    near = Nearby(values[:0], vectors[:, :0]) if nearby is None else nearby
+    own, following = to_numpy(values).astype(float), to_numpy(near.values).astype(float)
+    return Spectrum(
+        own, rows_at(vectors), following, rows_at(near.vectors), rows_at(vectors[:, :0] if Q is None else Q)
+    )
 
 
 def column_scales(error: PartyError, lengths: Vector) -> Vector:
-    """What columns of these squared lengths are multiplied by to take away a part such as the one left out.
-
-    Without zeros at the end.
-    """
+    """What columns of these squared lengths are multiplied by to take away a part such as the one left out."""
     # Column i of the last quarter keeps 1 - mu_i / lambda_i, for the eigenvalues mu that were probably left out.
     taken = max(1, math.ceil(TAKEN * len(lengths)))
     behind = lengths[len(lengths) - taken :]
     tail = tail_values(error, float(lengths.sum()), taken)
     kept = np.ones(len(lengths))
     kept[len(lengths) - taken :] -= np.minimum(np.divide(tail, behind, out=np.zeros(taken), where=behind > 0), 1.0)
-    scales: Vector = np.sqrt(kept[: max(1, int(np.max(np.nonzero(kept)[0], initial=-1)) + 1)])
+    scales: Vector = np.sqrt(kept[: max(1, int(np.max(np.nonzero(kept)[0], initial=-1)) + 1)])  # no zeros at the end
     return scales
 
 
@@ -323,11 +305,9 @@ def tail_values(error: PartyError, sent: float, count: int) -> Vector:
 def on_the_diagonal(
     law: Law, errors: Sequence[PartyError], lengths: Sequence[Vector], shares: Sequence[float], positions: Positions
 ) -> tuple[Vector, float]:
-    """Diagonal of what a product misses, less the shares of the parties' errors; and the mean of all it misses.
-
-    Beside the diagonal of products of different matrices their other entries are small.
-    """
-    # The trace says how far a bound is above a diagonal that was not sent.
+    """Diagonal of what a product misses, less the shares of the parties' errors; and the mean of all it misses."""
+    # Beside the diagonal of products of different matrices their other entries are small. The trace says how far a
+    # bound is above a diagonal that was not sent.
     received, diagonals = list[Vector](), list[Vector]()
     for error, own in zip(errors, lengths, strict=True):
         sent, bound = (
@@ -345,10 +325,7 @@ def on_the_diagonal(
 
 
 def entering(law: Law, rows: Sequence[Array], n_parties: int) -> list[float]:
-    """Mean entry of what multiplies each party's error in the fused matrix: an error of rank one keeps this share.
-
-    `rows` are those of `Law.parts`.
-    """
+    """Mean entry of what multiplies each party's error in the fused matrix: an error of rank one keeps this share."""
     # The law's derivative by one party's entries, averaged over pairs of samples.
     xp, step = namespace(*rows), -(-rows[0].shape[0] // PAIRS)
     some = [A[::step, :] for A in rows]
@@ -371,15 +348,15 @@ def left_out(
     spectrum: Spectrum,
     rows: Sequence[Array],
     components: Matrix,
-) -> list[Added]:
-    """Directions that a party sent nothing of, from some rows of its factor and of the components.
+) -> tuple[list[float], Matrix]:
+    """Directions that a party sent nothing of: eigenvalues, and cosines with the components.
 
     Where the fused matrix has eigenvalues behind the components that are larger, the cut says how these directions
     turn them. Else they are what is near: they lie along what the components have outside of the party's factor.
     A component whose eigenvalue is below the mean eigenvalue of all that is missing, the level, is lost.
     """
     # Eigenvalues that each party left out, times the share with which its error enters the fused matrix.
-    D, found = len(spectrum.values), list[Added]()
+    D, found, cosines = len(spectrum.values), list[float](), list[Matrix]()
     tails = [
         max(0.0, share) * tail_values(error, float(own.sum()), D)
         for error, own, share in zip(errors, lengths, shares, strict=True)
@@ -387,16 +364,13 @@ def left_out(
     largest = max(float(tail[0]) for tail in tails)
     if len(spectrum.near_values) and float(spectrum.near_values[-1]) > largest:
         # Apart from the components: only as many as there are components can take their places.
-        return [
-            Added(value, np.zeros(D))
-            for value in np.sort([level] * D + list(np.concatenate(tails)))[::-1][:D].tolist()
-        ]
+        return np.sort([level] * D + list(np.concatenate(tails)))[::-1][:D].tolist(), np.zeros((D, D))
     for j, tail in enumerate(tails):
         if tail[0] > 0.0:
             values, Y = np.linalg.eigh(outside(rows[j], components, errors[j].factor.shape[0]))
-            along = (Y * np.sqrt(ALONG * np.clip(values, 0.0, 1.0))[None, :]).T[::-1]
-            found += [Added(value, x) for value, x in zip(tail.tolist(), along, strict=True)]
-    return found
+            cosines.append((Y * np.sqrt(ALONG * np.clip(values, 0.0, 1.0))[None, :])[:, ::-1])
+            found += tail.tolist()
+    return found, np.hstack([np.zeros((D, 0)), *cosines])
 
 
 def outside(rows: Array, components: Matrix, n_samples: int) -> Matrix:
@@ -426,9 +400,8 @@ def everywhere(
 ) -> float:
     """Squared length of N v for what hits every direction alike, beside rounding for the wire.
 
-    What the party's arithmetic did; with rounding for the wire, as much of what it states as a solver may do. Where
-    it used landmarks, what they missed: a matrix of norm b and trace t takes a vector of length one to a length of
-    sqrt(b t / n), on average.
+    What the party's arithmetic did, as far as a solver may; and what its landmarks missed: a matrix of norm b and
+    trace t takes a vector of length one to a length of sqrt(b t / n), on average.
     """
     total = 0.0
     for error, own, share in zip(errors, lengths, shares, strict=True):
@@ -440,10 +413,8 @@ def everywhere(
 
 
 def isotropic(sizes: Vector, spectrum: Spectrum, n_samples: int) -> Vector:
-    """Squared sine by which rounding turns each component: N v has as much of every direction.
-
-    u'Nv is made of what rounding did to the rows along u and along v, so that near directions count twice.
-    """
+    """Squared sine by which rounding turns each component: N v has as much of every direction."""
+    # u'Nv is made of what rounding did to the rows along u and along v, so that near directions count twice:
     # sin^2 = |N v|^2 (2 / n sum over near u of 1 / (a - b_u)^2 + 1 / (a - b_far)^2), first order in N.
     size = max(float(spectrum.values[0]), LEAST_SIZE)
     values, near, far = spectrum.values / size, spectrum.near_values / size, spectrum.far_value / size

@@ -43,18 +43,15 @@ SQUARED = 1e-9  # share of the smallest eigenvalue of B'B that its rounding may 
 TURNED = 1e-3  # share by which the bound is widened, so that directions turned by rounding may be used
 
 
-# What the parties left out is orthogonal to what they sent: so it can touch a component only so much.
-#
-# Party j left out R_j with 0 <= R_j <= mu_j I (in the order of symmetric matrices), and R_j is zero on the span of
-# the eigenvectors it sent. With an orthonormal basis Q_j of the columns received, R_j <= mu_j (I - Q_j Q_j'), but for
-# the rounding of these columns. Schur: a positive semidefinite matrix times both sides, entry by entry, keeps the
-# order. So what is missing in the fused matrix is at most
+# Party j left out R_j with 0 <= R_j <= mu_j I (in the order of symmetric matrices), which is zero on the span of the
+# eigenvectors it sent. With an orthonormal basis Q_j of the columns received, R_j <= mu_j (I - Q_j Q_j'), but for
+# their rounding. By Schur's product theorem, what is missing in the fused matrix is at most
 #
 #     G = sum over j of mu_j (Diag(w_j) - M_j o Q_j Q_j')
 #
-# where w_j weighs the party's error (`Law.error_weights`) and M_j is what the law makes of the other parties'
-# matrices as received (`Law.derivative`). G costs about three times as much as the fused matrix. Where the solver saw
-# that one through landmarks only, less is taken away from the diagonal part: what landmarks show of it.
+# where w_j weighs the party's error (`Law.error_weights`) and M_j is what the law makes of the other parties' parts
+# as received (`Law.derivative`). Where the solver saw the fused matrix through landmarks only, less is taken away:
+# what landmarks show of it.
 
 
 @dataclass(frozen=True)
@@ -134,8 +131,7 @@ class Covered(Gram):
         return self.roundings() * unit(self.reference) * self.trace()
 
     def roundings(self) -> float:
-        """How many of them an entry can have."""
-        return self.law.powers * sum(growth(A.shape[1]) + 2.0 for A in self.factors)
+        return self.law.powers * sum(growth(A.shape[1]) + 2.0 for A in self.factors)  # that an entry can have
 
     @property
     def chunks(self) -> tuple[int, ...] | None:
@@ -167,13 +163,10 @@ class Covered(Gram):
         same.n, same.reference = positions.shape[0], same.factors[0]
         return same
 
-    @property
-    def factor(self) -> Array | None:
-        return self.changes[0] if self.law.linear else None
-
     def __matmul__(self, block: Array) -> Array:
-        factor = self.factor
-        return super().__matmul__(block) if factor is None else times(factor, cross(factor, block))
+        if not self.law.linear:
+            return super().__matmul__(block)
+        return times(self.changes[0], cross(self.changes[0], block))
 
 
 @dataclass(frozen=True)
@@ -197,12 +190,8 @@ class Ceiling:
 def ceiling(
     errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, centered: bool, Q: Array | None = None
 ) -> Ceiling | None:
-    """Return the bound G, centered and taken off the orthonormal columns Q, as the fused matrix was.
-
-    None if it costs too much or proves nothing: most of what was left out overlaps the factors, or it may outweigh
-    the largest eigenvalue.
-    """
-    # Is G affordable, and can it be less than what the solver itself missed?
+    """Return the bound G, centered and off Q as the fused matrix was; None if it costs too much or proves nothing."""
+    # Is G affordable, and can it be less than what the solver itself missed, and than the largest eigenvalue?
     received, true = [e.received for e in errors], [e.diagonal for e in errors]
     n, anchors = received[0].shape[0], pairs.extension.anchors
     landmarks = None  # how many stand in for the part taken away; None if that part itself is multiplied
@@ -286,10 +275,7 @@ def certify(
     centered: bool = True,
     Q: Array | None = None,
 ) -> Certificate:
-    """Derive the certificate of components, the leading eigenpairs of the fused matrix, from what the parties state.
-
-    `fused_trace` is that of the fused matrix before centering, Q the covariates' orthonormal columns taken out of it.
-    """
+    """Derive the certificate of the leading eigenpairs of the fused matrix, whose trace is that before centering."""
     # -below I <= K - L <= above I, from the parties' own numbers and, where it is known, from G.
     found = to_numpy(pairs.values).astype(float)
     errors = sorted(errors, key=lambda e: e.left_out)
@@ -411,7 +397,7 @@ def _reach(pairs: Eigenpairs, widths: Widths, G: Ceiling) -> Vector:
 
 
 def _component_errors(found: Vector, following: float, widths: Widths, reach: Vector) -> Vector:
-    """Bound the squared sine between each of some components v and the true leading subspace.
+    """Bound the squared sine between each component v and the true leading subspace.
 
     With W the other true eigenvectors, (lambda - Lambda_W) W'v = -W'(K - S) v, and Lambda_W <= following + above.
     """

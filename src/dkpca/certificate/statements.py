@@ -27,17 +27,7 @@ FARTHER = 2.0  # factor on the loss for directions beyond the first one after th
 
 @dataclass(frozen=True)
 class Audit:
-    """A bound and an estimate from some true rows of the kernel matrix.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dkpca import DKPCA
-    >>> X = np.random.default_rng(0).normal(size=(200, 4)) @ np.diag([4.0, 3.0, 1.0, 1.0])
-    >>> audit = DKPCA(2, gamma=0.01, parties=2, rank=12, audit=50).fit(X).certificate_.audit
-    >>> audit.n_rows, audit.subspace_error_estimate < 1e-4
-    (50, True)
-    """
+    """A bound and an estimate from some true rows of the kernel matrix."""
 
     n_rows: int  # drawn
     seed: int  # of the draws; published after the summaries had arrived
@@ -108,14 +98,10 @@ class Certificate:
         Squared sine of each component's angle to the true leading subspace: proved, and estimated without proof.
     eigenvalues, next_eigenvalue : tuple of float, float
         Eigenvalues of L: those of the components, and the next.
-    audit : Audit, optional
-        Results of an audit; None if there was none.
-    probe : Probe, optional
-        Random search on which the upper bounds rest, if the center's solver has no proof of its own.
-    meaning : str
-        Which kernel K is: that of the joined table, or the product or sum of the parties' kernels.
-    completed : Completed, optional
-        Rows that parties lack; K then has the rows used in their place. None if no party lacks any.
+    audit, probe : Audit, Probe, optional
+        Results of an audit; the random search on which the upper bounds rest, if the solver has no proof of its own.
+    meaning, completed : str, Completed
+        Which kernel K is; the rows that parties lack, if any: K then has the rows used in their place.
 
     Examples
     --------
@@ -211,11 +197,7 @@ class Certificate:
 
     @property
     def color(self) -> str:
-        """Whether the answer can be used: "green", "amber" or "red", by the estimates.
-
-        Green: 99 % of the best possible variance or more, and a subspace error of at most 0.01. Red: less than 90 %,
-        or a subspace error of 0.5 or more: half of a direction is wrong. Amber: everything in between.
-        """
+        """Whether the answer can be used, by the estimates: "green", "amber" or "red"."""
         share, error = self.optimality_estimate, self.subspace_error_estimate
         if share < RED_SHARE or error >= RED_ERROR:
             return "red"
@@ -257,7 +239,7 @@ class Certificate:
 
     def short(self) -> list[str]:
         """Return a summary: the estimates, the proven bounds, and what can be done where they are weak."""
-        advice = [] if self.color == "green" else [BETTER]
+        advice = [BETTER] if self.color != "green" and any(self.eigenvalues) else []
         return [self.verdict(), self._proved(), *self._about_rows(), *advice]
 
     def statements(self) -> list[str]:

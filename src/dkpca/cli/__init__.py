@@ -17,7 +17,7 @@ from dkpca.wording import printable
 INTERRUPTED = 130
 MOST_SAID = 2000  # letters of an error: names in it may be of strangers
 OF_TABLES = re.compile(
-    r"--(columns|exclude|text|dates|max-missing|id-normalize|separator|decimal|thousands|null-values|encoding|sheet)\b"
+    r"--(columns|exclude|text|dates|max-missing|id-normalize|separator|decimal|thousands|null-values|sheet)\b"
 )
 SET_IT = "(set it with 'dkpca check TABLE --write party.toml', then use party.toml instead of the table)"
 INTERRUPT = "interrupted; no file was left half written, the command can be repeated"

@@ -11,7 +11,7 @@ from dkpca.cli.options import GivenSettings
 from dkpca.cli.output import at_work, show, table
 from dkpca.cli.table_options import at_hand
 from dkpca.errors import InputError
-from dkpca.fusion.diagnostics import about_kernel
+from dkpca.fusion.scoring import about_kernel
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.messages import Summary
 from dkpca.store import runs
@@ -25,29 +25,18 @@ NOT_HERE = (
     "lacking", "n_jobs", "timeout",
 )  # fmt: skip
 
-Ids = Annotated[
-    Path | None,
-    typer.Option("--ids", help="Table with the sample ids (name the id column with --id), or a party.toml."),
-]
-
 
 @o.takes_settings(skip=NOT_HERE)
 def fuse(
     asked: GivenSettings,
     out: Annotated[Path, typer.Option("--out", help="Run directory to create or update.")],
     paths: Annotated[
-        list[Path] | None,
-        typer.Argument(help="All summaries; with --keep, only new summaries and replacements.", show_default=False),
+        list[Path] | None, typer.Argument(help="All summaries; with --keep, only new ones.", show_default=False)
     ] = None,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Also use the other parties' summaries that the run already has.")
-    ] = False,
-    roster: Annotated[
-        str,
-        typer.Option("--roster", help="Required parties, separated by commas (default: all that sent a summary)."),
-    ] = "",
-    without: Annotated[list[str] | None, typer.Option("--without", help="Leave this party out from now on.")] = None,
-    ids: Ids = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the summaries that the run already has.")] = False,
+    roster: Annotated[str | None, o.option("--roster", "Required parties, with commas (default: all given).")] = None,
+    without: Annotated[list[str] | None, o.option("--without", "Leave this party out from now on.")] = None,
+    ids: Annotated[Path | None, o.option("--ids", "Table of the sample ids, with --id; or a party.toml.")] = None,
     id_column: Annotated[str | None, o.option("--id", "Id column of the --ids table.")] = None,
     as_json: o.AsJson = False,
 ) -> None:
@@ -72,7 +61,7 @@ def fuse(
         solver=fit.solver,
         n_landmarks=fit.n_landmarks,
         random_state=fit.seed,
-        roster=[name.strip() for name in roster.split(",") if name.strip()],
+        roster=o.column_names([roster] if roster else None),
         without=without or (),
         keep=keep,
         sample_names=None if named_by is None else named_by.ids(),
@@ -80,8 +69,7 @@ def fuse(
         device=compute.device,
         memory=MemoryLimit.of(compute.max_memory, out.parent),
     )
-    used = [f"{name}: {file}" for name, file in run.came_in.items()]
-    show(as_json, run_facts(run), [*used, *run_words(run)])
+    show(as_json, run_facts(run), run_words(run))
 
 
 def run_facts(run: Run) -> dict[str, object]:
@@ -92,7 +80,6 @@ def run_facts(run: Run) -> dict[str, object]:
         "explained_variance_ratio": [float(value) for value in run.model.explained_variance_ratio],
         "warnings": about_kernel(run.model),
         "certificate": run.model.certificate.to_dict(),
-        "notes": list(run.notes),
     }
 
 
@@ -108,7 +95,6 @@ def run_words(run: Run) -> list[str | Table]:
     lines: list[str | Table] = [table(title, ["party", "columns", "rank", "sent", "raw columns"], rows)]
     lines += model.certificate.short()
     lines += [f"warning: {sentence}" for sentence in about_kernel(model)]
-    lines += [f"note: {note}" for note in run.notes]
     if model.is_blind:
         return [*lines, f"wrote {run.path}; its rows are rotated samples, which only the parties can rotate back"]
     if run.settings["sample_names"] == runs.ROW_NUMBERS:

@@ -33,10 +33,8 @@ WHY = {
     r"Fixed\(.*?\)": "as you asked",
     r"Auto\(.*?\)": "chosen automatically",
     r"Recovery\(.*?\)": "to stay within the recovery limit",
-    r"Adaptive\(epsilon=(.*?), relative=True\)": r"for all eigenvalues above \1 times the largest",
-    r"Adaptive\(epsilon=(.*?), relative=False\)": r"for all eigenvalues above \1",
-    r"Budget\(bytes=(\d+), precision='compact'\)": r"to stay within \1 bytes",
-    r"Budget\(bytes=(\d+), .*?\)": r"to keep the factor within \1 bytes",
+    r"Adaptive\(epsilon=(.*?), .*?\)": r"for all eigenvalues above epsilon = \1",
+    r"Budget\(bytes=(\d+), .*?\)": r"to stay within \1 bytes",
     r"Error\(at_most=(.*?)\)(?! is)": r"for an error of at most \1",
     r"Error\(at_most=(.*?)\)": r"an error of at most \1",
 }  # words for the rule that decided
@@ -70,21 +68,16 @@ def summarize(
     chosen = kernel_of(fit if "gamma" in asked.given else replace(fit, gamma=None))
     memory = MemoryLimit.of(compute.max_memory, out.parent)
     holding = replace(with_standardize(table, asked), memory=memory)
-    about = f"{holding.party}: eigenpairs of its kernel matrix"
-    at_work(about)
+    at_work(f"{holding.party}: eigenpairs of its kernel matrix")
     asked_for = summary_question(fit, {holding.party: chosen}, holding.party, 0)
     summary, kept = holdings.summarize(holding, asked_for, out, state=state, device=compute.device)
     prepared = preparation_of(kept)
     notes = [*prepared.notes, *about_columns(replace(kept, columns=prepared.names))]
     within, verdict = may_send(kept.recovery)
-    result = {
-        "party": summary.party,
+    result = {name: getattr(summary, name) for name in ("party", "n_samples", "n_features", "rank", "bytes_raw")}
+    result |= {
         "kernel": summary.kernel.to_dict(),
-        "n_samples": summary.n_samples,
-        "n_features": summary.n_features,
-        "rank": summary.rank,
         "bytes": wire.size(summary),
-        "bytes_raw": summary.bytes_raw,
         "share_sent": share_sent(summary),
         "decided": kept.decided,
         "recovery": recovery_facts(kept.recovery),
@@ -94,12 +87,12 @@ def summarize(
         "standardize": holding.reading.standardize,
         "notes": notes,
     }
-    units = "standardized" if holding.reading.standardize else "in their own units"
-    said = [f"note: {note}" for note in notes]
-    show(as_json, result, [*said, *_summary_words(summary, units, kept, out, state), verdict])
+    words = _summary_words(summary, kept, out, state, standardized=holding.reading.standardize)
+    show(as_json, result, [*(f"note: {note}" for note in notes), *words, verdict])
 
 
-def _summary_words(summary: Summary, units: str, kept: PartyState, out: Path, state: Path) -> list[str]:
+def _summary_words(summary: Summary, kept: PartyState, out: Path, state: Path, *, standardized: bool) -> list[str]:
+    units = "standardized" if standardized else "in their own units"
     size, raw = wire.size(summary), summary.bytes_raw
     why = kept.decided
     for rule, words_for_it in WHY.items():

@@ -64,7 +64,7 @@ def _words(found: Findings, write: Path | None) -> list[str | Table]:
     ids = "no id column: rows match by position" if found.id_column is None else f"ids in {found.id_column!r}"
     lines: list[str | Table] = [f"{found.source}: {found.n_rows:,} rows, {len(found.columns):,} columns, {ids}"]
     lines += [f"note: {note}" for note in found.notes]
-    lines += [f"NOT ok: {problem}" for problem in (*found.id_problems, *found.problems)]
+    lines += [f"NOT ok: {problem}" for problem in found.problems]
     first = sorted(found.columns, key=lambda column: not column.remarks)[:SHOWN]
     rows = [[column.name, column.kind, _range(column), column.use] for column in first]
     lines.append(as_table("", ["column", "type", "range", "use"], rows))

@@ -28,18 +28,10 @@ def fit(
     out: Annotated[Path, typer.Option("--out", help="Run directory to create or replace.")],
     ids: Ids = None,
     new: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--new", help="Table of new samples; their scores go to new/ in the run directory.", metavar="NAME=FILE"
-        ),
+        list[str] | None, o.option("--new", "Table of new samples, to place in RUN/new.", metavar="NAME=FILE")
     ] = None,
     covariates: Annotated[
-        Path | None,
-        typer.Option(
-            "--covariates",
-            help="Table (or party.toml) of covariates whose effects are removed: batch, site, age. It needs a row "
-            "for every sample.",
-        ),
+        Path | None, o.option("--covariates", "Table, or party.toml, of covariates to remove: batch, site, age.")
     ] = None,
     as_json: o.AsJson = False,
 ) -> None:

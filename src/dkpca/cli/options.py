@@ -4,7 +4,7 @@ import csv
 import inspect
 import re
 import tomllib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -46,7 +46,7 @@ class GivenSettings:
         """Settings of a fit of these parties."""
         values = {name: value for name, value in self.given.items() if name in _names(Fit)} | more
         for name in set(BY_PARTY) & set(values):
-            values[name] = _by_party(name, values[name], parties)
+            values[name] = _setting(name, values[name], parties)
         if "rank" in values:
             values["rank"] = rank_of(values["rank"], values.get("n_components", Fit().n_components))
         made = from_values(Fit, {k: v for k, v in values.items() if k != "rank"}, what="")
@@ -131,25 +131,32 @@ def value(text: str) -> Any:
         return float(text) if NUMBER.fullmatch(text) else text
 
 
-def _by_party(name: str, given: Any, parties: Sequence[str]) -> Any:
-    """What is said for all parties, or as PARTY=VALUE for single ones; the others then have what all have."""
-    if not isinstance(given, list):
-        return given
-    flag = SETTINGS[name].metadata["option"]
+def by_party(
+    flag: str, items: Iterable[str], parties: Sequence[str], read: Callable[[str], Any]
+) -> tuple[Any, dict[str, Any]]:
+    """Return what is said for all parties, None if nothing is, and what is said as PARTY=VALUE for single ones."""
     everyone: list[Any] = []
     single: dict[str, Any] = {}
-    for item in [part.strip() for text in given for part in text.split(",")]:
-        party, separator, said = item.rpartition("=")
+    for item in items:
+        party, separator, said = item.partition("=")
         if separator and party not in parties:
             raise InputError(f"{flag} {item!r}: {party!r} is not one of the parties {list(parties)}")
-        single |= {party: value(said)} if separator else {}
-        everyone += [] if separator else [value(said)]
+        single |= {party: read(said)} if separator else {}
+        everyone += [] if separator else [read(item)]
     if len(everyone) > 1:
         raise InputError(f"{flag} gives {everyone} for all parties; give one value, and PARTY=VALUE for exceptions")
-    if not single:
-        return everyone[0]
-    others = everyone or ([Fit().kernel] if name == "kernel" else [])
-    return {party: other for other in others for party in parties} | single
+    return everyone[0] if everyone else None, single
+
+
+def _setting(name: str, given: Any, parties: Sequence[str]) -> Any:
+    """Return one value for all parties, or a dict by party."""
+    if not isinstance(given, list):
+        return given
+    items = [part.strip() for text in given for part in text.split(",")]
+    everyone, single = by_party(SETTINGS[name].metadata["option"], items, parties, value)
+    if name == "kernel" and everyone is None:
+        everyone = Fit().kernel
+    return single if everyone is None else dict.fromkeys(parties, everyone) | single if single else everyone
 
 
 def rank_of(given: Any, components: Any) -> Any:

@@ -42,14 +42,6 @@ def _of_field(each: Field[Any], panel: str) -> Any:
     return Annotated[kind | None, o.option(about["option"], about["help"], panel, **choices)]
 
 
-IdFound = Annotated[
-    str | None,
-    o.option(
-        "--id",
-        "Column with the sample ids (default: the only one called id or with a name that ends so; else rows match "
-        "by position).",
-    ),
-]
 AT_HAND: Mapping[str, Any] = {"path": TablePath, "party": o.PartyName, "id_column": o.Id}
 OPTIONS: Mapping[str, Any] = {
     key: _of_field(each, PANEL if key in party_file.READING else WRITTEN)
@@ -96,7 +88,7 @@ def reading(before: Reading, given: Mapping[str, Any]) -> Reading:
 
 # Gives a command its table, by name or by party.toml, as `table`; the second also with options about how to read it.
 reads_table = o.taking("table", AT_HAND, at_hand)
-describes_table = o.taking("table", {**AT_HAND, "id_column": IdFound, **OPTIONS}, at_hand)
+describes_table = o.taking("table", {**AT_HAND, **OPTIONS}, at_hand)
 
 
 def named(source: str) -> tuple[str | None, Path]:
@@ -116,8 +108,10 @@ def holdings_of(sources: Sequence[str], ids: Sequence[str] | None, asked: GivenS
     names = [holding.party for holding in holdings]
     if len(set(names)) < len(names):
         raise InputError(f"parties {names} are not all different; name them as NAME=FILE")
-    id_column = {h.party: h.reading.id_column for h in holdings} | _id_columns(ids or (), names)
-    holdings = [replace(h, reading=replace(h.reading, id_column=id_column[h.party])) for h in holdings]
+    everywhere, single = o.by_party("--id", ids or (), names, str)
+    for name, column in (dict.fromkeys(names, everywhere) | single if everywhere else single).items():
+        k = names.index(name)
+        holdings[k] = replace(holdings[k], reading=replace(holdings[k].reading, id_column=column))
     return [with_standardize(holding, asked) for holding in holdings]
 
 
@@ -127,20 +121,3 @@ def with_standardize(holding: Holding, asked: GivenSettings) -> Holding:
         return holding
     whether = from_values(Fit, {"standardize": asked.given["standardize"]}, what="").standardize
     return replace(holding, reading=replace(holding.reading, standardize=whether))
-
-
-def _id_columns(given: Sequence[str], parties: Sequence[str]) -> dict[str, str]:
-    """Id column by party, from COLUMN for all of them and NAME=COLUMN for one."""
-    everywhere: list[str] = []
-    single: dict[str, str] = {}
-    for item in given:
-        name, separator, column = item.partition("=")
-        if separator and name in parties:
-            single[name] = column
-        elif separator and column in parties:
-            raise InputError(f"--id {item!r}: write the party first, as {column}={name}")
-        else:
-            everywhere.append(item)
-    if len(everywhere) > 1:
-        raise InputError(f"--id gives {everywhere} for all tables; give one column, and NAME=COLUMN for exceptions")
-    return dict.fromkeys(parties, everywhere[0]) | single if everywhere else single

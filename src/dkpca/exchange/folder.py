@@ -206,7 +206,7 @@ class Folder:
             raise StorageError(f"{where}: the folder cannot be used ({reason}); check it and repeat") from error
 
 
-class _Ahead(AbstractBufferedFile):
+class _Ahead(AbstractBufferedFile):  # type: ignore[misc]
     """A file of SFTP, read by many requests at once; unlike Paramiko's `prefetch`, none is left open at its end."""
 
     def __init__(self, fs: Any, path: str, file: Any, size: int) -> None:

@@ -49,9 +49,8 @@ def fit(
 ) -> tuple[FusedModel, States, Shield]:
     """Run a fit of parties whose tables are here, or are opened by the workers.
 
-    `places` says where the samples of each table are among all, if parties lack some. A blind center gets the
-    covariates turned, as it does the samples. With `sample_ids` the messages name all samples by their digest, else
-    by row numbers. Arrays beyond the limit of memory go to files in `folder`.
+    `places` says where the samples of each table are among all, if parties lack some. Without `sample_ids` the
+    messages name samples by row numbers. Arrays beyond the limit of memory go to files in `folder`.
     """
     run = f"fit-{settings.seed}"
     parties = _parties(tables, run, settings, compute)
@@ -67,9 +66,9 @@ def fit(
 
     def given() -> Covariates:
         assert covariates is not None
-        if settings.protect != "blind":
-            return covariates
-        return covariates.turned(first.rotation(len(covariates.basis)).turn)
+        # A blind center gets them turned, as it does the samples.
+        blind = settings.protect == "blind"
+        return covariates.turned(first.rotation(len(covariates.basis)).turn) if blind else covariates
 
     dtypes = [dtype_name(table) for table in tables.values() if not callable(table)]
     terms = Terms(
@@ -115,10 +114,7 @@ def drive(
     *,
     heard: dict[str, tuple[Any, Any]] | None = None,
 ) -> tuple[Any, dict[str, int]]:
-    """Run a protocol to its end; return its outcome, and the bytes of masked numbers that each party sent.
-
-    `heard` gets the questions and answers of each step.
-    """
+    """Run a protocol; return its outcome, and the masked bytes each party sent. `heard` gets every step."""
     given: Any = None
     sent = dict.fromkeys(parties, 0)
     away_from(compute.device, np.empty(0))  # refused before anybody has worked
@@ -134,14 +130,11 @@ def drive(
             try:
                 done = Parallel(n_jobs=compute.n_jobs, timeout=compute.timeout)(delayed(answer)(*job) for job in jobs)
             except (TimeoutError, multiprocessing.TimeoutError) as error:
-                raise TooLateError(
-                    f"no answer within {compute.timeout} s from one of {list(parties)}; "
-                    "look at that party's worker, or allow more time"
-                ) from error
+                raise TooLateError(f"no answer within {compute.timeout} s from one of {list(parties)}") from error
             except BrokenProcessPool as error:
                 raise NoAnswerError(
-                    f"the process of one of {list(ask.questions)} was killed, perhaps for lack of memory; try one "
-                    "party at a time (n_jobs=1, --jobs 1), or the solver 'landmark'"
+                    f"the process of one of {list(ask.questions)} was killed, perhaps for lack of memory; try "
+                    "n_jobs=1 (--jobs 1), or the solver 'landmark'"
                 ) from error
         for (party, _), (_, state, summary) in zip(jobs, done, strict=True):
             party.state, party.sent = state, summary
@@ -153,7 +146,8 @@ def drive(
         if ask.readers == "next":
             roster = list(given)
             for number, name in enumerate(roster):
-                parties[roster[(number + 1) % len(roster)]].receive_list(ask.one, given[name])
+                after = parties[roster[(number + 1) % len(roster)]]
+                after.raised[ask.one.batch, ask.one.hop] = given[name]
         if ask.readers == "parties":
             for name, messages in given.items():
                 for other, message in messages.items():

@@ -67,7 +67,7 @@ class Memory:
 
     def ledger(self) -> list[dict[str, Any]]:
         """Everything that ever left this table, oldest first; raises if a line was altered or removed."""
-        return ledger.records(self.path / "ledger.jsonl")
+        return ledger.followed(self.path / "ledger.jsonl")[0]
 
     def _secret(self, path: Path) -> bytes:
         if not path.exists():
@@ -142,8 +142,7 @@ class StudyMemory:
         """Have the ledger say once that a file leaves."""
         place = {"study": self.path.name, **place}
         if not any(place.items() <= line.items() for line in self.memory.ledger()):
-            with ledger.opened(self.memory.path / "ledger.jsonl") as book:
-                book.append("sent", **place, **facts)
+            ledger.append(self.memory.path / "ledger.jsonl", "sent", **place, **facts)
 
 
 def write(path: Path, content: storage.Content) -> None:

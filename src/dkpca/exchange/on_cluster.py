@@ -4,7 +4,6 @@ Up to `ONE_WORKER` rows, one worker has all of them for a while and does what is
 same code. Beyond, the row engine works chunk by chunk, and nothing with a row for each sample is ever in one place.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import replace
@@ -13,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from dkpca import party, wire
-from dkpca.errors import DataWarning, InputError, warn
-from dkpca.fusion import diagnostics, scoring
+from dkpca.errors import InputError, warn
+from dkpca.fusion import scoring
 from dkpca.linalg import on_dask
 from dkpca.linalg.on_dask import is_collection
 from dkpca.messages import check_party_name
@@ -23,8 +22,7 @@ from dkpca.tables.inputs import ID_NAME, check_features, cut, like_fit, names_of
 
 ONE_WORKER = 20_000  # rows that one worker may have all of
 SHARE = 16  # one part in so many of a worker's memory that the tables may take, to be on one worker
-MOST_TOLD = 5  # chunks of new samples about which there are warnings
-OUTSIDE = re.compile(r"(\d+) of (\d+) (new samples .* first row) (\d+)(.*)", re.DOTALL)
+MOST_TOLD = 5  # warnings of chunks of new samples that are given
 # Settings that need all rows in one place, beyond `ONE_WORKER` of them: what they must be.
 BEYOND = {"protect": "none", "projection": "extend", "lacking": None}
 
@@ -137,13 +135,10 @@ def transform(estimator: Any, X: Any, sample_ids: Any) -> Any:
 
     def placed(start: int, *own: Any) -> tuple[list[Any], Any]:
         tables = own[0] if single else dict(zip(names, own, strict=True))
-        scores, told = on_dask.recorded(lambda: alone._placed(tables, None)[0])
-        return [np.asarray(scores, dtype=np.float64)], (start, told)
+        (scores, *_, outside), told = on_dask.recorded(lambda: alone._placed(tables, None))
+        return [np.asarray(scores, dtype=np.float64)], (outside, told)
 
-    width = len(estimator.eigenvalues_)
-    made, told = on_dask.chunks_made(placed, chunks, [width], np.float64, timeout=estimator.timeout)
-    _tell_of_chunks(told, sum(chunks.sizes))
-    return made[0]
+    return _placed_in_chunks(estimator, placed, chunks)
 
 
 def _transform_rows(estimator: Any, X: Any) -> Any:
@@ -157,19 +152,24 @@ def _transform_rows(estimator: Any, X: Any) -> Any:
     # Parties in the order of the model. Landmarks have a row for each sample if every sample is one of them.
     states = {name: estimator._states[name] for name in model.summaries}
     states, placed = on_dask.here((states, scoring.placing(model)))
-    lengths, kernels = diagnostics.lengths_in_fit(model), {name: state.kernel for name, state in states.items()}
+    lengths, kernels = scoring.lengths_in_fit(model), {name: state.kernel for name, state in states.items()}
     tables = {name: like_fit(name, given[name], state.columns) for name, state in states.items()}
     arrays = on_dask.row_chunks(tables, estimator.timeout)
 
-    def of(start: int, *own: Any) -> tuple[list[Any], Any]:
+    def placed_by_all(start: int, *own: Any) -> tuple[list[Any], Any]:
         rows = [party.extend(state, X_own) for state, X_own in zip(states.values(), own, strict=True)]
-        said = diagnostics.about_new_samples(diagnostics.outside(kernels, lengths, rows))
-        return [np.asarray(placed(rows), dtype=np.float64)], (start, [(words, DataWarning) for words in said])
+        return [np.asarray(placed(rows), dtype=np.float64)], (scoring.outside(kernels, lengths, rows), [])
 
-    chunks, width = on_dask.chunks_of(list(arrays.values())), len(estimator.eigenvalues_)
-    made, told = on_dask.chunks_made(of, chunks, [width], np.float64, timeout=estimator.timeout)
-    _tell_of_chunks(told, sum(chunks.sizes))
-    return made[0]
+    return _placed_in_chunks(estimator, placed_by_all, on_dask.chunks_of(list(arrays.values())))
+
+
+def _placed_in_chunks(estimator: Any, work: Any, chunks: on_dask.Chunks) -> Any:
+    """Scores as a Dask array; samples outside the fit are said once for all chunks, other warnings each once."""
+    width = len(estimator.eigenvalues_)
+    (scores,), seen = on_dask.chunks_made(work, chunks, [width], np.float64, timeout=estimator.timeout)
+    warn(scoring.about_new_samples(np.concatenate([outside for outside, _ in seen])))
+    _tell(list(dict.fromkeys(each for _, told in seen for each in told))[:MOST_TOLD])
+    return scores
 
 
 def on_a_worker(estimator: Any, method: str, *arguments: Any, **named: Any) -> Any:
@@ -224,16 +224,3 @@ def _tell(told: Iterable[tuple[str, type[Warning]]]) -> None:
     """Give warnings again where the library was called."""
     for message, category in told:
         warn([message], category)
-
-
-def _tell_of_chunks(told: list[tuple[int, list[tuple[str, Any]]]], count: int) -> None:
-    """Give warnings of chunks again: those about samples outside the fit as one, others each once."""
-    found = [(start, OUTSIDE.match(message), message, category) for start, some in told for message, category in some]
-    outside = [(start, match, category) for start, match, _, category in found if match]
-    if outside:
-        start, first, category = outside[0]
-        total = sum(int(match.group(1)) for _, match, _ in outside)
-        words = f"{total} of {count} {first.group(3)} {start + int(first.group(4))}{first.group(5)}"
-        warn([words], category)
-    others = {message: category for _, match, message, category in found if not match}
-    _tell(list(others.items())[:MOST_TOLD])

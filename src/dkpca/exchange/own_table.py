@@ -24,7 +24,6 @@ from dkpca.wire import codec
 from dkpca.wording import as_toml
 
 PARTY_FILE = "party.toml"
-DRIVES = "importance.csv"  # beside an embedding: how much each column of the party drives each component
 
 
 @dataclass(frozen=True)
@@ -92,9 +91,8 @@ def describe(folder: Path, table: Path, id_column: str | None, name: str, *, by_
             raise InputError(f"{path}: names {named or 'no column'!r} as the ids; correct the line id = ... there")
         return
     found = examine(table, replace(how, id_column=id_column or how.id_column))
-    problems = (*found.id_problems, *found.problems)
-    if problems:
-        raise InputError(f"{table}: {problems[0]}; 'dkpca check {table}' lists all; --write saves a party.toml")
+    if found.problems:
+        raise InputError(f"{table}: {found.problems[0]}; 'dkpca check {table}' lists all; --write saves a party.toml")
     if by_ids and found.suggested.id_column is None:
         raise InputError(f"{table}: the plan matches samples by their ids; name the column with --id")
     values = {"party": name, "table": str(table.resolve())} | party_file.described(found.suggested)

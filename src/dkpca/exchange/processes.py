@@ -13,7 +13,6 @@ from dkpca.exchange import in_process
 from dkpca.exchange.holdings import Holding, PreparedTable, load_state
 from dkpca.fusion import scoring
 from dkpca.fusion.covariates import Covariates
-from dkpca.fusion.diagnostics import outside_at_center
 from dkpca.fusion.scoring import Placed
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.party.summaries import about_columns
@@ -40,8 +39,7 @@ def fit(
 ) -> tuple[Run, list[str]]:
     """Summarize all tables and fuse; return the run, and what was dropped or filled in, in words.
 
-    The parties' private states go to `private/` in the run, for `place`. `covariates` is a table with a row for each
-    sample, by the same ids: what the components are not to show.
+    The parties' private states go to `private/` in the run, for `place`.
     """
     assert request.protect == "none", "the command refuses the others"
     runs.check(out)
@@ -79,10 +77,7 @@ def fit(
 def place(
     run: Run, tables: Mapping[str, Path], lacking: str | None = "drop", covariates: Holding | None = None
 ) -> tuple[Placed, list[str]]:
-    """Place new samples, into `new/` of a run of one owner; say what is new about them.
-
-    Those that all tables have, or with `lacking` as "mean" or "complete" all of them. `covariates` has their rows.
-    """
+    """Place new samples, into `new/` of a run of one owner; say what is new about them."""
     strangers = sorted(set(tables) - set(run.model.summaries))
     if strangers:
         raise InputError(f"new samples were given for {strangers}; the parties are {sorted(run.model.summaries)}")
@@ -99,9 +94,7 @@ def place(
         with naming(holding.path):
             table = holding.load()
             rows.append(party.extend(state, preparation.apply(table), sample_ids=table.keys))
-        unlike, count = int(outside_at_center(run.model, rows[-1:]).sum()), rows[-1].n_samples
-        said = [f"{unlike:,} of {count:,} new samples are unlike all samples of the fit"] if unlike else []
-        notes += [f"{holding.party}: {note}" for note in [*preparation.about_new_rows(table), *said]]
+        notes += [f"{holding.party}: {note}" for note in preparation.about_new_rows(table)]
     missing = sorted(set(run.model.summaries) - set(tables))
     placed = scoring.place(run.model, rows, missing, lacking=lacking, places=given.places)
     known = None if covariates is None else _rows_of(covariates, holdings[0], names)
@@ -109,11 +102,8 @@ def place(
     digest = rows[0].sample_digest if given.places is None else messages.digest(given.ids or ())
     outside = runs.write_new(run, run.path / NEW, placed, rows, names, digest, given.places)
     notes += [placed.words] if placed.words and given.places is None else []
-    if outside:
-        notes.append(
-            f"{len(outside):,} new samples lie outside the range of the fit, and are marked so: {some(outside)}"
-        )
-    return placed, notes
+    said = f"{len(outside):,} new samples lie outside the range of the fit, and are marked so: {some(outside)}"
+    return placed, [*notes, said] if outside else notes
 
 
 def _rows_of(covariates: Holding, like: Holding, names: Sequence[str] | None) -> Any:
@@ -139,9 +129,7 @@ def matched_samples(
     if len(nameless) == len(holdings):
         return inputs.matched(tables), None, []
     if nameless:
-        raise InputError(
-            f"the tables of {nameless} have no id column, but the others do; name it with --id NAME=COLUMN"
-        )
+        raise InputError(f"the tables of {nameless} have no id column, the others do; name it with --id NAME=COLUMN")
     ways = holdings[0].reading.id_normalize
     if any(holding.reading.id_normalize != ways for holding in holdings):
         each = ", ".join(f"{h.party}: {' '.join(h.reading.id_normalize) or 'none'}" for h in holdings)
@@ -150,14 +138,13 @@ def matched_samples(
     keys = {name: matching_keys(own, ways) for name, own in ids.items()}
     n_common = len(set.intersection(*map(set, keys.values())))
     if not n_common:
-        first = zip(holdings, ids.values(), strict=True)
-        such = ", ".join(f"{own[0]!r} in {h.path}" if len(own) else f"none in {h.path}" for h, own in first)
+        such = ", ".join(f"{[*own[:1]]} in {h.path}" for h, own in zip(holdings, ids.values(), strict=True))
         raise InputError(f"no sample id is in all tables: {such}; check --id, and --id-normalize of 'dkpca check'")
-    given = inputs.matched(tables, keys, lacking=lacking or "drop", least=1)
+    given = inputs.matched(tables, keys, lacking=lacking or "drop")
     written = {key: text for name in reversed(ids) for key, text in zip(keys[name], ids[name], strict=True)}
     names, notes = [written[key] for key in given.ids or ()], list[str]()
     if given.places is not None:
         counts = ", ".join(f"{name} has {len(own):,}" for name, own in ids.items())
         what = "mean rows" if lacking == "mean" else "completed rows"
         notes = [f"{len(names):,} samples, of which {n_common:,} are in all tables ({counts}); {what} for others"]
-    return given, names, [*(given.notes if lacking else given.moved), *notes]
+    return given, names, [*given.notes, *notes]

@@ -25,7 +25,6 @@ from dkpca.kernels.base import BALANCED, adjusted, center_weights, check_weights
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.linalg.precision import Rounded
 from dkpca.messages import MaskedSum, Scores, Shape, Statistics, Summary, row_number_digest
-from dkpca.party import alignment
 from dkpca.party import questions as q
 from dkpca.protection import joint, masks, quantities
 from dkpca.protection.joint import Joined
@@ -404,7 +403,7 @@ def _matched(lists: Mapping[str, list[bytes]], ring: bool, keep_all: bool, batch
     found = intersection(lists)
     n_samples, places = union(lists) if keep_all else (len(next(iter(found.values()))), None)
     if not next(iter(found.values())):
-        raise alignment.nothing_common(lists)
+        raise TooFewSamplesError(f"no sample is common to all of {sorted(lists)}; check that all write ids alike")
     return {
         name: q.MatchedGiven(
             length=len(lists[name]),
@@ -505,8 +504,8 @@ def _widths(names: Sequence[str], settings: Fit, terms: Terms, shape: Agreed) ->
     of, plain = open_widths(names, settings), {name: unscaled(settings, name) for name in names}
     if settings.protect != "none":  # the mean distance over all parties, as a masked sum
         if len(of) < len(names) or len(set(plain.values())) > 1:
-            one = "one kernel for all parties; give gamma by party, or standardize=True"
-            raise InputError(f"protect='blind' derives gamma from a sum over all parties, which needs {one}")
+            needs = "needs one kernel for all parties; give gamma by party, or standardize=True"
+            raise InputError(f"protect='blind' derives gamma from a sum over all parties, which {needs}")
         one = q.Derived(1, "0" * 64, dict.fromkeys(names, 1), {})
         what, kernel = Addends("statistic", 1, 1, 64), plain[names[0]]
         joined = yield from _added(settings, terms, kernel, what, one)

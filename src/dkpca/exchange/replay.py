@@ -16,14 +16,13 @@ from typing import Any, cast
 import numpy as np
 
 from dkpca import wire
-from dkpca.analysis import importance
 from dkpca.errors import DKPCAError, FusionError, InputError, PolicyError, ProtectionError, WireError
 from dkpca.exchange import protocols
 from dkpca.exchange import review as reviews
 from dkpca.exchange.identity import sha256
 from dkpca.exchange.member import ALL, CENTER, Membership, OtherQuestionError, WaitingError, file_of
 from dkpca.exchange.memory import write
-from dkpca.exchange.own_table import DRIVES, OwnTable, write_result
+from dkpca.exchange.own_table import OwnTable, write_result
 from dkpca.exchange.plan import Plan, second_nonce
 from dkpca.exchange.protocols import Ask, Terms
 from dkpca.exchange.review import Case
@@ -43,7 +42,6 @@ from dkpca.wire import codec
 from dkpca.wording import ranges
 
 ALIGNS = (q.HopWanted, q.MatchedGiven)
-MOST_DRIVEN = 5000  # samples with which a party computes how much its columns drive the components
 TOLD_OF_A_PARTY = 2**12  # bytes: its kernel, its bounds, or the digest of its summary
 NOTHING = 1e-6  # of the length of the first component: one that is shorter holds no variance
 REBUILDS = (q.SummaryWanted, q.SumsWanted, q.ResultGiven)  # answers that leave something for later steps
@@ -201,7 +199,6 @@ class PartySide:
         self._write(folder, told.scores, "")
         assert self.agreed is not None  # no result comes before it
         _write_settings(folder, self.member, self.agreed, told.scores.scores.shape[1], told.scores.kernel)
-        self._write_drives(folder, told)
         for batch in self.new:
             self._begin(batch, told)
             placed = self._drive(protocols.place(self.names, self.fit, told.scores, batch, self.terms))
@@ -333,15 +330,11 @@ class PartySide:
 
     def _made(self, step: str, question: q.Question) -> Any:
         with self._refusing(step, question):
-            self._rebuild()
+            for earlier in self._before:  # makes again what it left for later steps
+                if not isinstance(earlier, q.SumsWanted) or earlier.part == 1:
+                    self.party.answer(earlier)
+            self._before = []
             return self.party.answer(question)
-
-    def _rebuild(self, kinds: tuple[type[q.Question], ...] = REBUILDS) -> None:
-        """Make again what answers of earlier commands left for later steps."""
-        for earlier in self._before:
-            if isinstance(earlier, kinds) and (not isinstance(earlier, q.SumsWanted) or earlier.part == 1):
-                self.party.answer(earlier)
-        self._before = [earlier for earlier in self._before if not isinstance(earlier, kinds)]
 
     @contextmanager
     def _refusing(self, step: str, question: q.Question) -> Iterator[None]:
@@ -366,7 +359,7 @@ class PartySide:
             self.member.refuse(ask.step, "agree")
         for name, message in found.items():
             if isinstance(question, q.HopWanted):
-                self.party.receive_list(question, message)
+                self.party.raised[question.batch, question.hop] = message
             if isinstance(message, Seed):
                 if message.to != self.member.name:
                     raise ProtectionError(f"{name}: its seeds are not for {self.member.name}")
@@ -441,7 +434,10 @@ class PartySide:
 
     def _write(self, folder: Path, scores: Scores, batch: str) -> None:
         """Keep a result under this party's own ids; that of a blind fit is turned back, new samples never were."""
-        values = np.asarray(scores.scores.decode()) if batch else self._turned_back(scores)
+        values = np.asarray(scores.scores.decode())
+        if self.fit.protect == "blind" and not batch:
+            values = self.party.rotation(len(values)).turn_back(values)
+            values = values * signs_of(values)  # as the parties' shares of new samples have them
         if self.fit.protect != "none" and batch in self.party.union:
             values = values[self.party.union[batch].places]  # of its own samples: nobody else's have a name here
         told = ("captured_share_at_least", "optimality_at_least", "meaning", "n_parties")
@@ -449,33 +445,6 @@ class PartySide:
         order = self.party.order.get(batch, range(len(table.X)))
         samples = None if table.ids is None else [table.ids[row] for row in order]  # in the result's order
         write_result(folder, samples, values, {name: getattr(scores, name) for name in told})
-
-    def _write_drives(self, folder: Path, told: q.ResultGiven) -> None:
-        """Keep how much each own column drives each component, if the law and the result say enough for that."""
-        path, result = folder / DRIVES, told.scores
-        adds = self.fit.law == "sum" or protocols.unscaled(self.fit, self.member.name).adds_up
-        if path.exists() or not adds or "" in self.party.union or result.scores.shape[0] > MOST_DRIVEN:
-            return
-        self._rebuild((q.SummaryWanted, q.SumsWanted))
-        state = self.party.state
-        assert state is not None
-        kernel = state.kernel if self.fit.protect != "sums" or result.kernel is None else result.kernel
-        X = np.asarray(to_numpy(state.measured(self.party.table(kernel.columns_are))))
-        with np.errstate(over="ignore", invalid="ignore"):
-            found = importance.at_party(kernel, X, np.asarray(self._turned_back(result)))
-            found = None if found is None else told.weight * found
-        if found is not None:
-            if not np.isfinite(found).all():  # by the weight
-                self.member.refuse("result", "question")
-            write(path, importance.to_csv(self.table.columns, found))
-
-    def _turned_back(self, scores: Scores) -> Any:
-        """Scores of the samples of the fit; those of a blind fit are turned back."""
-        values = np.asarray(scores.scores.decode())
-        if self.fit.protect != "blind":
-            return values
-        values = self.party.rotation(len(values)).turn_back(values)
-        return values * signs_of(values)  # as the parties' shares of new samples have them
 
 
 def _samples_in(table: OwnTable) -> set[Any]:

@@ -1,8 +1,4 @@
-"""The protocol step by step: each party summarizes, the center fuses; messages, states and models are files.
-
-Nothing here needs the command-line extra. A state that the commands saved remembers how its table becomes numbers;
-only placing new samples of such a party does.
-"""
+"""The protocol step by step, for messages, states and models in files: each party summarizes, the center fuses."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -64,12 +60,11 @@ def summarize(
     Parameters
     ----------
     X : array or DataFrame of shape (n_samples, n_features)
-        The party's columns, finite numbers.
+        The party's columns.
     party : str
         Name under which the center knows this party.
     kernel, gamma, degree, coef0, law
-        As for `DKPCA`, agreed on by all parties. A party does not know the others: a kernel with a width that is
-        given by name needs gamma as a number.
+        As for `DKPCA`, agreed on by all parties; a kernel with a width needs gamma as a number.
     n_components, rank, precision, standardize, center, solver, random_state, device, max_memory
         As for `DKPCA`.
     projection : {"extend", "exact"}, default="extend"
@@ -77,31 +72,26 @@ def summarize(
     sample_ids : sequence of str, optional
         In row order. Without ids, rows of all parties match by position.
     limits : Limits, optional
-        What this party is willing to answer; a request beyond them raises `dkpca.errors.PolicyError`. Without them
-        it answers everything.
+        What this party answers; a request beyond them raises `dkpca.errors.PolicyError`. None: everything.
 
     Returns
     -------
-    summary : Summary
-        The message, for the center.
-    state : PartyState
-        What the party needs to place new samples. It contains data: never send it.
+    summary, state : Summary, PartyState
+        The message for the center, and what the party needs to place new samples: data that it never sends.
 
     Examples
     --------
-    >>> import numpy as np
     >>> import dkpca
-    >>> X = np.random.default_rng(0).normal(size=(50, 4))
-    >>> summary, state = dkpca.summarize(X, party="bank", kernel=dkpca.kernels.RBF(0.1), rank=5)
+    >>> summary, _ = dkpca.summarize([[0.0, 1.0], [2.0, 3.0]], party="bank", kernel=dkpca.kernels.RBF(0.1), rank=2)
     >>> summary.party, summary.n_samples, summary.rank
-    ('bank', 50, 5)
+    ('bank', 2, 2)
     """
     _check("summarize", sample_ids=sample_ids, limits=limits)
+    rules: Any = tuple(rank) if isinstance(rank, list) else rank
     fit = Fit(
-        n_components=n_components, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, law=law,
-        rank=tuple(rank) if isinstance(rank, list) else rank,  # type: ignore[arg-type]  # Fit checks it
-        precision=precision, standardize=standardize, center=center, solver=solver,
-        projection=projection, random_state=random_state,
+        n_components=n_components, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, law=law, rank=rules,
+        precision=precision, standardize=standardize, center=center, solver=solver, projection=projection,
+        random_state=random_state,
     )  # fmt: skip
     compute, chosen = Compute(device=device, max_memory=max_memory), kernel_of(fit)
     X = without_zeros_left_out(party, X, taken=chosen.takes_sparse)
@@ -111,7 +101,7 @@ def summarize(
         check_features(party, X)
     memory = MemoryLimit.of(compute.max_memory)
     summary, state = core.summarize(
-        check_table(check_party_name(party), X, columns_are=chosen.columns_are, memory=memory),
+        check_table(check_party_name(party), X, columns_are=chosen.columns_are),
         summary_question(fit, {party: chosen}, party, 0),
         party=party,
         sample_ids=sample_ids,
@@ -142,7 +132,7 @@ def fuse(
     Parameters
     ----------
     summaries : iterable of Summary
-        One per party, in any order; the answer does not depend on it.
+        One per party, in any order.
     n_components, center, solver, n_landmarks, random_state, weights, device, max_memory
         As for `DKPCA`.
     roster : sequence of str, optional
@@ -152,21 +142,14 @@ def fuse(
     law : {"product", "sum"}, optional
         How the parties' matrices combine. None: as their kernel, which must then be the same, implies.
 
-    Returns
-    -------
-    FusedModel
-
     Examples
     --------
     >>> import numpy as np
     >>> import dkpca
-    >>> X = np.random.default_rng(0).normal(size=(50, 8))
-    >>> kernel = dkpca.kernels.RBF(0.1)
-    >>> bank, _ = dkpca.summarize(X[:, :4], party="bank", kernel=kernel, rank=20)
-    >>> shop, _ = dkpca.summarize(X[:, 4:], party="shop", kernel=kernel, rank=20)
-    >>> model = dkpca.fuse([bank, shop], n_components=3, roster=["bank", "shop"])
-    >>> model.scores.shape
-    (50, 3)
+    >>> X = {"bank": np.eye(5)[:, :3], "shop": np.eye(5)[:, 3:]}
+    >>> sent = [dkpca.summarize(X[name], party=name, kernel="rbf", gamma=0.1, rank=4)[0] for name in X]
+    >>> dkpca.fuse(sent, n_components=3, roster=["bank", "shop"]).scores.shape
+    (5, 3)
     """
     _check("fuse", dtype=dtype, roster=roster)
     fit = Fit(
@@ -199,34 +182,28 @@ def extend(
     sample_ids: Sequence[str] | None = None,
     limits: Limits = ANYTHING,
 ) -> Rows | Partials:
-    """Say where new samples lie as this party sees them: its message for `project`.
+    """Say where new samples lie as this party sees them: its message for `project`, `Partials` if exact.
 
     Parameters
     ----------
     state : PartyState
         What `summarize` gave the party to keep.
     X_new : array or DataFrame of shape (n_new, n_features)
-        The columns of the fit. If the state is from the commands: the table as it is, with the names of its columns.
+        The columns of the fit; for a state of the commands, the table as it is.
     exact : bool, default=False
-        The paper's way: distances to all training samples instead of factor rows. It reveals more, and needs
+        The paper's way: distances to all training samples instead of factor rows, which reveals more; it needs
         `summarize(..., projection="exact")`.
     sample_ids : sequence of str, optional
         In row order. Without ids, rows of all parties match by position.
     limits : Limits, optional
-        What this party is willing to answer.
-
-    Returns
-    -------
-    Rows or Partials
-        The message; `Partials` if exact.
+        As for `summarize`.
 
     Examples
     --------
     >>> import numpy as np
     >>> import dkpca
-    >>> X = np.random.default_rng(0).normal(size=(50, 4))
-    >>> _, state = dkpca.summarize(X, party="bank", kernel=dkpca.kernels.Linear(), rank=2)
-    >>> dkpca.extend(state, X[:3]).factor.shape
+    >>> _, state = dkpca.summarize(np.eye(4), party="bank", kernel="linear", rank=2)
+    >>> dkpca.extend(state, np.eye(4)[:3]).factor.shape
     (3, 2)
     """
     _check("extend", state=state, exact=exact, sample_ids=sample_ids, limits=limits)
@@ -240,7 +217,7 @@ def extend(
 
 
 def project(model: FusedModel, messages: Iterable[Rows | Partials]) -> Array:
-    """Place new samples by what every party of the model says about them.
+    """Place new samples by what every party says about them: scores, as `model.scores` on training samples.
 
     Parameters
     ----------
@@ -249,21 +226,13 @@ def project(model: FusedModel, messages: Iterable[Rows | Partials]) -> Array:
     messages : iterable of Rows or of Partials
         One per party, in any order.
 
-    Returns
-    -------
-    array of shape (n_new, n_components)
-        On the training samples these are `model.scores`, to rounding.
-
     Examples
     --------
     >>> import numpy as np
     >>> import dkpca
-    >>> X = np.random.default_rng(0).normal(size=(50, 4))
-    >>> summary, state = dkpca.summarize(X, party="bank", kernel=dkpca.kernels.Linear(), rank=4)
-    >>> model = dkpca.fuse([summary], n_components=2)
-    >>> scores = dkpca.project(model, [dkpca.extend(state, X)])
-    >>> bool(np.allclose(scores, model.scores, atol=1e-4))
-    True
+    >>> summary, state = dkpca.summarize(np.eye(4), party="bank", kernel="linear", rank=4)
+    >>> dkpca.project(dkpca.fuse([summary], n_components=2), [dkpca.extend(state, np.eye(4))]).shape
+    (4, 2)
     """
     _check("project", model=model)
     return scoring.place(model, _of_kind("project", messages, Rows, Partials)).scores

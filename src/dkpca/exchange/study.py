@@ -76,8 +76,8 @@ def _review(seat: Membership) -> Review:
         reviews.keep(seat.memory, found, case)
         shown = _digest_of(seat, table)
     seat.memory.remember(study, "reviewed")
-    about = {"fingerprint": study.fingerprint, "green": found.green, "table and limits": shown}
-    about["before"] = reviews.left_before(seat.memory.memory, study.plan.id)
+    before = reviews.left_before(seat.memory.memory, study.plan.id)
+    about = {"green": found.green, "table and limits": shown, "before": before}
     seat.memory.replace("review.json", json.dumps(about).encode())
     return replace(found, signed=signed is not None)
 
@@ -89,14 +89,12 @@ def sign(folder: Folder, memory: Memory, fingerprint: str) -> None:
         if seat.memory.kept("review.json") is None and seat.name == founding.plan_in(folder).plan.center:
             _review(seat)  # nothing of the center's leaves: the fingerprint says what it signs
         kept, signed = seat.memory.kept("review.json"), seat.memory.remembered("signed")
-        if kept is None:
+        study = signed or seat.memory.remembered("reviewed")
+        if kept is None or study is None:
             raise InputError("the study has not been reviewed; run 'dkpca study review' first")
-        about, reviewed = json.loads(kept), seat.memory.remembered("reviewed")
-        if reviewed is None or reviewed.fingerprint != about["fingerprint"]:
-            raise ProtectionError("the reviewed study is not the one on record; review it again")
+        about = json.loads(kept)
         if not about["green"]:
             raise InputError("the last review was red, so this plan cannot be signed; review again after a change")
-        study = signed or reviewed
         if not is_fingerprint(fingerprint, study.fingerprint):
             why = f"it was mistyped, or the others see another plan or members; compare all {SHOWN} digits with them"
             raise ProtectionError(f"the fingerprint does not match the reviewed study: {why}")
@@ -119,7 +117,7 @@ def _frozen_digest(seat: Membership, study: Study, about: dict[str, Any]) -> str
     table, _ = _table_and_limits(seat, study.plan)
     if _digest_of(seat, table) != about["table and limits"]:
         raise InputError("the table or limits.toml changed since the review; review again")
-    if reviews.left_before(seat.memory.memory, study.plan.id) != about.get("before"):
+    if reviews.left_before(seat.memory.memory, study.plan.id) != about["before"]:
         raise InputError("another study of this table was signed, or got new samples, since the review; review again")
     digest = own_table.freeze(seat.memory, table)
     reviews.commit(seat.memory)

@@ -1,8 +1,7 @@
 """An audit: some true rows of the kernel matrix, drawn after the summaries have arrived, say how good the answer is.
 
-With E the true matrix minus the fused one, rows are drawn in proportion to the diagonal of E, as far as the center
-knows it. A row's squared length over its probability has the mean |E|_F^2 and a largest possible value, which is what
-a confidence bound needs (`mean_at_most`). docs/certificate.md has the proofs.
+Rows of E, the true matrix minus the fused one, are drawn in proportion to its diagonal, as far as that is known;
+docs/certificate.md has the proofs.
 """
 
 import math
@@ -29,8 +28,6 @@ ABSURD = 1e6  # times the largest of the diagonal: beyond all rounding, and squa
 LARGEST_STAKE = 0.9  # below 1, so that no draw can ruin
 
 
-# An upper confidence bound on a mean by betting: valid for every distribution on [0, 1], and for few draws.
-#
 # Waudby-Smith and Ramdas (2024), *Estimating means of bounded random variables by betting*. Whoever bets, before each
 # draw, that it will be below m, with a stake that follows from the draws before, cannot expect to win if the mean is
 # m or more: the wealth reaches 1 / alpha times what it was, ever, with a probability of at most alpha.
@@ -51,8 +48,7 @@ def mean_at_most(draws: Vector, alpha: float) -> float:
         """Whether betting on less than this mean has won so much that it is not this large."""
         return float(np.max(np.cumsum(np.log1p(stakes * (mean - draws))))) >= math.log(1.0 / alpha)
 
-    # Wealth grows with the mean that is bet against, so the means that are refuted are all above one number, which
-    # bisection finds.
+    # Wealth grows with the mean that is bet against: bisection finds the least mean that is refuted.
     low, high = 0.0, 1.0
     if not refuted(high):
         return 1.0

@@ -183,10 +183,10 @@ def completed(
 def held_by(summary: Summary, rows: Rows, dtype: str) -> Held:
     """What a summary says about the samples at these places."""
     if summary.diagonal is not None:
-        raise InputError(
-            f"not all parties have all samples, and the {summary.kernel.name} kernel of the joined table needs the "
-            "length of every sample at every party; use another kernel, or lacking='drop'"
+        needs = (
+            f"the {summary.kernel.name} kernel of the joined table needs the length of every sample at every party"
         )
+        raise InputError(f"{needs}, and some are lacking; use another kernel, or lacking='drop'")
     A, off = to_numpy(whole(as_received(summary.factor, dtype))), summary.left_out_norm + summary.rounding_norm
     longest = 1.0 if summary.kernel.unit_diagonal else float((A**2).sum(axis=1).max()) + off
     return Held(A, rows, summary.left_out_norm, summary.rounding_norm, longest)
@@ -210,10 +210,8 @@ def complete(parties: Mapping[str, Held], n_samples: int, *, seed: int = 0, mode
     for name, held in parties.items():
         shared = int((counts[held.rows] > 1).sum())
         if shared < min(LEAST_SHARED, n_samples):
-            raise InputError(
-                f"party {name!r} shares {shared} of its {len(held.rows):,} samples with other parties; completing "
-                f"rows needs at least {LEAST_SHARED}: check that all parties use the same kind of id"
-            )
+            few = f"{shared} of its {len(held.rows):,} samples with other parties"
+            raise InputError(f"party {name!r} shares {few}; check that all parties use the same kind of id")
     if mode == "mean":
         return _swept(parties, n_samples, set(parties), sweeps=1)
     estimated = held_out(parties, n_samples, seed=seed)

@@ -92,8 +92,7 @@ class Covariates:
             strange = sorted(set(values) - set(own)) if own else []
             if strange:
                 raise InputError(
-                    f"covariate {name!r} is {strange[0]!r} for a new sample, but for no sample of the fit; "
-                    "fit again with samples that have this value"
+                    f"covariate {name!r} is {strange[0]!r} for a new sample, but for no sample of the fit"
                 )
         return np.asarray((_coded(columns, self.categories)[0] - self.mean) @ self.to_basis)
 
@@ -142,19 +141,15 @@ def _columns(table: Any) -> dict[str, Any]:
 def _values(name: str, column: Any) -> Any:
     values, numbers = np.asarray(column), None
     if values.dtype.kind in "mM":
-        raise InputError(
-            f"covariate {name!r} holds dates; turn them into numbers, such as (dates - dates.min()).dt.days"
-        )
+        raise InputError(f"covariate {name!r} holds dates; turn them into numbers of days")
     # Whole numbers may be categories in pandas, and numbers may be in an object array.
     if str(getattr(column, "dtype", "")) != "category" and not any(isinstance(v, str) for v in values):
         with suppress(TypeError, ValueError):
             numbers = values.astype(np.float64)
     missing = np.array([v is None or v != v for v in values.tolist()]) if numbers is None else ~np.isfinite(numbers)
     if missing.any():
-        raise InputError(
-            f"covariate {name!r} has no value for {counted(int(missing.sum()), 'sample')}, first row "
-            f"{int(missing.argmax())}; fill it in, or leave these samples out"
-        )
+        where = f"{counted(int(missing.sum()), 'sample')}, first row {int(missing.argmax())}"
+        raise InputError(f"covariate {name!r} has no value for {where}; fill it in, or leave these samples out")
     return np.array([str(v) for v in values.tolist()], dtype=object) if numbers is None else numbers
 
 

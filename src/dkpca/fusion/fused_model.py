@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -40,8 +41,6 @@ class FusionSettings:
     random_state: int = 0
     dtype: str = "float64"
     law: str | None = None  # None: as the parties' kernels imply
-    # Under the sum, what each party's matrix is multiplied by: "balanced" gives each the same leading eigenvalue, as
-    # multiple factor analysis does; "statis" weights each party by its agreement with the others.
     weights: Weights = None
 
 
@@ -59,29 +58,21 @@ class FusedModel:
         Which kernel was fused; which solver was used, what it did, and why it was chosen.
     eigenvectors, eigenvalues, explained_variance_ratio : array
         Orthonormal columns, (n_samples, n_components); descending; shares of the trace as centered and projected.
-    certificate : Certificate
-        Proven bounds, and estimates.
-    extension : Extension
-        Scores of a new sample from its fused kernel row.
-    settings : FusionSettings
-        Parameters of the fusion.
-    nearby : Nearby, optional
-        Eigenpairs after the components, used for estimates.
-    lacking : Lacking, optional
-        Messages of parties with missing samples, as they were sent. None: nothing is missing.
-    covariates : Covariates, optional
-        Covariates that were projected out, in addition to the mean.
+    certificate, settings : Certificate, FusionSettings
+        Proven bounds and estimates; parameters of the fusion.
+    extension, nearby : Extension, Nearby
+        Scores of a new sample from its fused kernel row; eigenpairs after the components, used for estimates.
+    lacking, covariates : Lacking, Covariates, optional
+        Messages of parties with missing samples, as they were sent; covariates that were projected out.
 
     Examples
     --------
     >>> import numpy as np
     >>> import dkpca
     >>> X = np.random.default_rng(0).normal(size=(50, 4))
-    >>> bank, _ = dkpca.summarize(X[:, :2], party="bank", kernel=dkpca.kernels.Linear(), rank=2)
-    >>> shop, _ = dkpca.summarize(X[:, 2:], party="shop", kernel=dkpca.kernels.Linear(), rank=2)
-    >>> model = dkpca.fuse([bank, shop], n_components=2)
-    >>> list(model.summaries), model.scores.shape
-    (['bank', 'shop'], (50, 2))
+    >>> summary, _ = dkpca.summarize(X, party="bank", kernel=dkpca.kernels.Linear(), rank=2)
+    >>> dkpca.fuse([summary], n_components=2).scores.shape
+    (50, 2)
     """
 
     summaries: Mapping[str, Summary]
@@ -119,19 +110,9 @@ class FusedModel:
         return next(iter(self.summaries.values())).n_samples
 
     @property
-    def n_features(self) -> int:
-        """Number of columns of all parties."""
-        return sum(summary.n_features for summary in self.summaries.values())
-
-    @property
     def law(self) -> Law:
         """How the parties' matrices combine."""
         return combination(self.kernels, self.settings.law).law
-
-    @property
-    def centered(self) -> bool:
-        """Whether the fused matrix was centered."""
-        return self.settings.center
 
     @property
     def n_components(self) -> int:
@@ -159,62 +140,55 @@ def fuse(
     summaries: Iterable[Summary],
     *,
     n_components: int,
-    center: bool = True,
     roster: Sequence[str] | None = None,
-    solver: str | Solver = "auto",
-    n_landmarks: int = LANDMARKS,
-    random_state: int = 0,
-    dtype: str = "float64",
-    law: str | None = None,
-    weights: Weights = None,
     places: Mapping[str, Sequence[int]] | None = None,  # of a party's samples among all; None: all have all
     lacking: str = "complete",  # or "mean": how missing rows of a party are filled in
     samples: str = "",  # digest of all samples in their order, if some are missing at a party
     device: str | None = None,
     covariates: Covariates | None = None,  # of all samples: projected out of the fused matrix
     memory: MemoryLimit | None = None,  # for arrays with one row per sample
+    **settings: Any,  # fields of FusionSettings
 ) -> FusedModel:
     """Turn the parties' summaries into kernel principal components, eq. (2) and (4); see `dkpca.fuse`."""
-    settings = FusionSettings(center, solver, n_landmarks, random_state, dtype, law, weights)
+    how = FusionSettings(**settings)
+    law = how.law
     # Accept: one possible message from each party of the roster, about the same samples.
     accepted, lacked = accept(summaries, roster, aligned=places is None, device=device), None
     bounds: dict[str, Array] = {}
     if places is not None:
         accepted, bounds, lacked = completion.completed(
-            accepted, places, mode=lacking, dtype=dtype, seed=random_state, samples=samples
+            accepted, places, mode=lacking, dtype=how.dtype, seed=how.random_state, samples=samples
         )
-    if law is None and weights is None:
+    if law is None and how.weights is None:
         advice = "use one kernel and one gamma everywhere, or say with law= how different ones combine"
         check_same(accepted, "kernel", lambda summary: summary.kernel, advice)
-    check_turned(accepted, center, law)
+    check_turned(accepted, how.center, law)
     n_samples = next(iter(accepted.values())).n_samples
     if not 1 <= n_components <= n_samples:
         raise InputError(
-            f"n_components is {n_components}, but there are {n_samples} samples; ask for 1 to {n_samples} components"
+            f"n_components is {n_components}; there are {n_samples} samples, so ask for 1 to {n_samples}"
         )
 
     # Combine: the fused matrix is the product, entry by entry, or the sum of the parties' A A'; eq. (4) and (2).
     combined = combination({name: summary.kernel for name, summary in accepted.items()}, law)
-    factors = {name: _factor(summary, dtype) for name, summary in accepted.items()}
-    weighted = party_weights(weights, factors, combined.law, centered=next(iter(accepted.values())).turned)
+    factors = {name: _factor(summary, how.dtype) for name, summary in accepted.items()}
+    weighted = party_weights(how.weights, factors, combined.law, centered=next(iter(accepted.values())).turned)
     errors = [PartyError.of(s, factors[name], weighted[name], bounds.get(name)) for name, s in accepted.items()]
     fused_gram = FusedGram(combined.law, parts_of(errors, combined.law), memory=memory)
 
     # Center with H = I - 11'/n, project out covariates, if any, and find the leading eigenpairs of H K H.
     Q = basis_of(covariates, fused_gram.n, fused_gram.home)
     turned = 0.0 if covariates is None else covariates.rounding
-    gram = Centered(fused_gram, Q, mean=center, turned=turned) if center or Q is not None else fused_gram
-    pairs = leading(
-        gram, n_components, solver=solver, n_landmarks=n_landmarks, random_state=random_state,
-        device=device,
-    )  # fmt: skip
+    gram = Centered(fused_gram, Q, mean=how.center, turned=turned) if how.center or Q is not None else fused_gram
+    seed, landmarks = how.random_state, how.n_landmarks
+    pairs = leading(gram, n_components, solver=how.solver, n_landmarks=landmarks, random_state=seed, device=device)
 
     # Certify: how far these are from the eigenpairs of the true matrix, from what the parties left out and rounded.
     trace = fused_gram.trace()
     certificate = replace(
-        certify(errors, law=combined.law, pairs=pairs, fused_trace=trace, centered=center, Q=Q),
+        certify(errors, law=combined.law, pairs=pairs, fused_trace=trace, centered=how.center, Q=Q),
         component_error_estimates=component_errors(
-            errors, combined.law, pairs, random_state=random_state, device=device, Q=Q
+            errors, combined.law, pairs, random_state=seed, device=device, Q=Q
         ),
         meaning=combined.meaning,
         completed=None if lacked is None else lacked.described(),
@@ -231,7 +205,7 @@ def fuse(
         explained_variance_ratio=pairs.values / (pairs.trace if pairs.trace > 0 else 1.0),
         certificate=certificate,
         extension=pairs.extension,
-        settings=settings,
+        settings=how,
         nearby=pairs.nearby,
         lacking=lacked,
         covariates=None if covariates is None else replace(covariates, share=share),

@@ -4,9 +4,8 @@ Write K for the party's own Gram matrix and B for the factor as sent. The messag
 
     -slack * I  <=  K - B B'  <=  (left_out_norm + slack) * I
 
-where the slack is its rounding. B has orthogonal columns, longest first, up to the same rounding and up to what its
-precision does to each of its numbers; and the kernel knows something of K. A message that contradicts this, or
-itself, is refused. A lie that agrees with itself is not found out.
+where the slack is its rounding. B has orthogonal columns, longest first, up to rounding; the kernel knows something
+of K. A message that contradicts this, or itself, is refused. A lie that agrees with itself is not found out.
 """
 
 import math
@@ -208,10 +207,7 @@ def check_turned(summaries: Mapping[str, Summary], center: bool, law: str | None
     """Raise unless turned samples are only added up: all of them turned, by the sum law, and not centered again."""
     check_same(summaries, "whether samples are rotated", lambda s: s.turned, "let all parties use one protection")
     if next(iter(summaries.values())).turned and (center or law != "sum"):
-        raise FusionError(
-            "these summaries contain rotated, already centered samples, which can only be added; use law='sum' and "
-            "center=False (--law sum --set center=false)"
-        )
+        raise FusionError("rotated samples are centered and can only be added; use law='sum' and center=False")
 
 
 def by_name(received: Iterable[ReceivedT], what: str, roster: Collection[str] | None = None) -> dict[str, ReceivedT]:

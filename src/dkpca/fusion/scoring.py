@@ -4,8 +4,8 @@ A new sample is one more row of each factor: the law makes its kernel with the s
 the extension makes the scores. Under the sum law score(y) = sum over parties of a_j(y) W_j + offset, with a_j(y) the
 sample's row of the party's factor and W_j = w_j A_j' V / sqrt(lambda).
 
-In place of a missing party or row stands the party's mean row over the samples of the fit. Under the sum this leaves
-out its addend, measured from the mean. Under other laws it takes part in every term, so that it has to be asked for.
+In place of a missing party or row stands the party's mean row over the samples of the fit: under the sum this leaves
+out its addend; under other laws it takes part in every term, so that it has to be asked for.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -20,12 +20,27 @@ from dkpca.errors import FusionError, InputError
 from dkpca.fusion.completion import Completion, complete, held_by
 from dkpca.fusion.fused_model import FusedModel
 from dkpca.fusion.plausibility import by_name, one_per_party
+from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array, dtype_name, like, namespace, sent_to, to_numpy
-from dkpca.linalg.precision import Rounded
-from dkpca.linalg.rows import by_strips, pick, threads_of_our_own
+from dkpca.linalg.precision import Rounded, as_received, row_squares
+from dkpca.linalg.rows import at_hand, by_strips, pick, threads_of_our_own
 from dkpca.messages import Partials, Rows, Summary, row_number_digest
 
 MEANS_OVER = 2000  # samples of the fit; with more of them, means and predictions are over so many
+SAMPLED = 300  # rows that stand for all
+ALIKE = 0.02  # of the diagonal: samples that have less in common, on the root of the mean square, are strangers
+DIFFERENT = 1e-3  # of the diagonal: samples that differ by less are one sample
+DIAGONAL = (
+    "the kernel matrix is nearly diagonal: every sample is similar only to itself, and gamma is too large; use "
+    "standardized columns, or a smaller gamma, such as gamma='scale' (1 / mean distance)"
+)
+CONSTANT = (
+    "the kernel matrix is nearly constant: all samples look the same, and {}; check that the columns vary and, if "
+    "gamma was set, use a larger gamma, such as gamma='scale' (1 / mean distance)"
+)
+
+Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
+Norms = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -61,15 +76,10 @@ def place(
         scores = (project_exact if kinds == {Partials} else project)(model, sent.values())
         return Placed(scores, list(sent.values()))
     if kinds != {Rows}:
-        raise FusionError(
-            f"the exact projection needs every party, and {sorted(missing)} are missing; place the samples by factor "
-            "rows (projection='extend')"
-        )
+        raise FusionError(f"the exact projection needs every party, and {sorted(missing)} are missing")
     if not model.law.scores_add and lacking not in ("mean", "complete"):
-        raise InputError(
-            f"no new samples from {', '.join(sorted(missing))}, and the fit is {model.meaning}: every score needs "
-            "every party; wait for them, or use their mean rows instead (lacking='mean', --lacking mean)"
-        )
+        absent = f"no new samples from {', '.join(sorted(missing))}, and the fit is {model.meaning}"
+        raise InputError(f"{absent}: wait for them, or use their mean rows (lacking='mean', --lacking mean)")
     if places is None:  # a party has all new samples, or none
         first = next(iter(sent.values()))
         n_new, digest, own = first.n_samples, first.sample_digest, dict.fromkeys(sent, np.arange(first.n_samples))
@@ -120,9 +130,8 @@ def project_exact(model: FusedModel, partials: Iterable[Partials]) -> Array:
     )
     if any(kernel != model.kernel for kernel in model.kernels.values()) or set(model.weights.values()) != {1.0}:
         raise FusionError("the exact projection needs one kernel of the joined table; use projection='extend'")
-    # The paper's way: partial distances (or inner products) add up to those of the joined table, the kernel is
-    # applied to the sum, and the extension centers and projects. A law that is not the kernel's own combines the
-    # kernels of the parties instead.
+    # The paper's way: partial distances (or inner products) add up to those of the joined table, and the kernel is
+    # applied to the sum. A law that is not the kernel's own combines the kernels of the parties instead.
     parts = [by_party[name].partial.decode(model.dtype) for name in model.summaries]
     kernel, law = model.kernel, model.law
     K = kernel.finish(sum(parts)) if law == kernel.law else law.recombine(kernel.finish(part) for part in parts)
@@ -144,22 +153,14 @@ def adjusted(model: FusedModel, scores: Array, table: Any) -> Array:
 def _finite(scores: Array) -> Array:
     """Refuse scores that are NaN or infinite: the samples are so far away that kernel values overflow."""
     if not bool(namespace(scores).all(namespace(scores).isfinite(scores))):
-        raise InputError(
-            f"kernel values of the new samples are beyond the range of {dtype_name(scores)}: they lie too far from "
-            "those of the fit; correct or scale their columns"
-        )
+        far = f"kernel values of the new samples are beyond the range of {dtype_name(scores)}"
+        raise InputError(f"{far}: they lie too far from those of the fit; correct or scale their columns")
     return scores
 
 
 def some_samples(n_samples: int, most: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
     """A fixed random subset of at most `most` samples."""
     return np.sort(np.random.default_rng(0).permutation(n_samples)[:most])
-
-
-def training_block(model: FusedModel, rows: Array) -> Array:
-    """Entries of the fused matrix between some of the training samples."""
-    picked = merging(model)(model.summaries.values(), lambda data: pick(data, sent_to(rows, data)))
-    return model.law.recombine(A @ A.T for A in picked)
 
 
 def merging(model: FusedModel) -> Callable[[Iterable[Summary | Rows], Callable[[Array], Array]], list[Array]]:
@@ -225,12 +226,9 @@ def _regressions(model: FusedModel) -> Completion:
 
 
 def party_shares(model: FusedModel) -> dict[str, np.ndarray]:
-    """Share of each party in each component, v' K_j v beside that of the others: exact under the sum law.
-
-    There the variances add up to the eigenvalue; under a product this is the first order.
-    """
-    # v'K_j v = |A_j'v|^2 for each component v, which is centered where the matrix is: the addends of the eigenvalue
-    # under the sum law.
+    """Share of each party in each component, v'K_j v beside that of the others: under a product to first order."""
+    # v'K_j v = |A_j'v|^2 for each component v, which is centered where the matrix is: under the sum law these add up
+    # to the eigenvalue.
     V, parts = model.eigenvectors, {}
     for name, summary in model.summaries.items():
         squares = (summary.factor.decode(model.dtype).T @ V) ** 2
@@ -244,7 +242,7 @@ def captured_share(
 ) -> float:
     """Squared scores of new samples, over their squared distances from the mean of the fit in feature space.
 
-    Diagonals are kernel values of each new sample with itself. With covariates, distances are from what they predict.
+    Diagonals are kernel values of new samples with themselves. With covariates, distances are from what they predict.
     """
     # |scores|^2 over the sum of |phi(y) - p(y)|^2 = k(y, y) - 2 p'phi(y) + |p|^2, with p the mean or the prediction.
     scores = adjusted(model, project(model, rows.values()), covariates)
@@ -252,7 +250,7 @@ def captured_share(
     own = {name: np.asarray(to_numpy(diagonals[name]), dtype=float) for name in model.summaries}
     traces = [model.weights[name] * float(own[name].sum()) for name in model.summaries]
     total = model.law.total_trace(traces, list(own.values()))
-    if model.centered or model.covariates is not None:
+    if model.settings.center or model.covariates is not None:
         total += _predicted(model, [rows[name] for name in model.summaries], covariates)
     return seen / total if total > 0 else 0.0
 
@@ -278,3 +276,64 @@ def _predicted(model: FusedModel, received: Sequence[Rows], covariates: Any) -> 
     beside = to_numpy(by_strips(shown, received[0].factor.data, fitted[0])).astype(float)
     within = Q.T @ to_numpy(law.recombine(A @ A.T for A in fitted)).astype(float) @ Q
     return float(np.sum(q * (q @ within)) - 2.0 * np.sum(q * beside))
+
+
+# What a person should know before trusting a picture.
+
+
+def about_kernel(model: FusedModel) -> list[str]:
+    """Say so if the fused kernel matrix is nearly diagonal or nearly constant, with what helps."""
+    n_samples, rows = model.n_samples, some_samples(model.n_samples, SAMPLED)
+    picked = merging(model)(model.summaries.values(), lambda data: pick(data, sent_to(rows, data)))
+    K = to_numpy(model.law.recombine(A @ A.T for A in picked))
+    diagonal = float(np.mean(np.diagonal(K))) + max(0.0, model.certificate.trace_gap) / n_samples
+    # Root mean square of off-diagonal entries over the diagonal: near 0 every sample is alone, near 1 all are one.
+    if len(K) < 2 or not diagonal > 0:
+        return [] if any(model.certificate.eigenvalues) else [CONSTANT.format("only rounding is left")]
+    K /= diagonal  # before it is squared, so that no scale of the columns overflows
+    others = len(K) * (len(K) - 1)
+    np.fill_diagonal(K, 0.0)
+    if np.linalg.norm(K) < ALIKE * others**0.5:
+        return [DIAGONAL]
+    np.fill_diagonal(K, 1.0)
+    if np.linalg.norm(K - 1.0) < DIFFERENT * others**0.5:
+        green = model.certificate.color == "green"
+        return [CONSTANT.format("the components rest on its last digits" if green else "only rounding is left")]
+    return []
+
+
+def about_new_samples(outside: Flags) -> list[str]:
+    """Say how many new samples lie outside the range of the fit, if any do."""
+    if not outside.any():
+        return []
+    return [
+        f"{outside.sum()} of {len(outside)} new samples lie outside the range of the fit, first row "
+        f"{outside.argmax()}; they are unlike all training samples, and their scores say little: check their units"
+    ]
+
+
+def outside_at_center(model: FusedModel, received: Iterable[Rows | Partials]) -> Flags:
+    """Which new samples lie outside the range of the fit, as far as the messages show it."""
+    known = list(received)
+    if isinstance(known[0], Partials):
+        return np.zeros(len(known[0].partial.data), dtype=bool)
+    rows = [message for message in known if isinstance(message, Rows)]
+    lengths = {m.party: _norms(model.summaries[m.party].factor.decode()) for m in rows}
+    return outside(model.kernels, lengths, rows)
+
+
+def outside(kernels: Mapping[str, Kernel], lengths: Mapping[str, Norms], received: Iterable[Rows]) -> Flags:
+    """Which new samples lie outside, given the squared lengths of the factor rows of samples of the fit."""
+    flags = [kernels[m.party].outside(lengths[m.party], _norms(m.factor.decode())) for m in received]
+    return np.asarray(np.logical_or.reduce(flags))
+
+
+def lengths_in_fit(model: FusedModel) -> dict[str, Norms]:
+    """Squared lengths of factor rows on Dask: of some samples of the fit, and the largest of all."""
+    some = some_samples(model.n_samples, MEANS_OVER)
+    found = {name: row_squares(as_received(summary.factor, model.dtype)) for name, summary in model.summaries.items()}
+    return {name: np.append(pick(each, some), at_hand(each.max())) for name, each in found.items()}
+
+
+def _norms(factor: Array) -> Norms:
+    return np.asarray(np.sum(to_numpy(factor) ** 2, axis=1))

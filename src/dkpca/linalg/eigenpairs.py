@@ -25,7 +25,6 @@ RESIDUAL_SHARE = 1.2  # above 2 / sqrt(3)
 NEARBY = 5  # pairs behind the leading ones that a solver returns beside them
 WELL_CONDITIONED = 1e-4  # smallest eigenvalue of the cross product of columns of length one
 EVEN = 64.0  # epsilons by which the lengths of eigenvectors may differ from one
-TINY = 1e-30  # keeps 0 / 0 out, in float32 too
 
 
 @dataclass(frozen=True)
@@ -224,16 +223,12 @@ class Ritz:
         rest = (self.values + self.sizes())[k:]
         return max(0.0, float(xp.max(rest))) if rest.shape[0] else 0.0
 
-    def total(self, k: int) -> float:
-        """Sum of the first k values: no eigenvalue left out exceeds what the trace has beyond it."""
-        return float(namespace(self.values).sum(self.values[:k]))
-
     def worst(self, k: int) -> float:
         """Largest residual of the first k pairs, each relative to its own eigenvalue."""
         xp = namespace(self.values)
-        sizes = self.sizes()[:k]
-        floor = self.noise()
-        return float(xp.max(xp.clip(sizes - floor, 0.0, None) / xp.clip(self.values[:k], floor + TINY, None)))
+        floor, least = self.noise(), float(xp.finfo(self.values.dtype).smallest_normal)  # which keeps 0 / 0 out
+        sizes = xp.clip(self.sizes()[:k] - floor, 0.0, None)
+        return float(xp.max(sizes / xp.clip(self.values[:k], floor + least, None)))
 
     def noise(self) -> float:
         """An eigenvalue or a residual of this size is rounding."""

@@ -85,7 +85,7 @@ class Gram(ABC):
 
     def among(self, positions: Array) -> "Gram":
         """Return the matrix of some of the samples."""
-        return Among(self, positions)
+        raise NotImplementedError
 
     def dense(self) -> Array:
         """Return the whole matrix, in a new array. Only for small n."""
@@ -157,12 +157,19 @@ class Gram(ABC):
         return total
 
 
-class Transformed(Gram):
-    """A matrix made of another one, with the same rows in the same place."""
+class Centered(Gram):
+    """H K H with H = I - PP': what is left of the samples off their mean in feature space, and off covariates.
 
-    def __init__(self, base: Gram) -> None:
+    P has the column 1 / sqrt(n), unless `mean` is false, and the orthonormal columns Q of the covariates, which
+    rounding may have `turned` by an angle with this sine.
+    """
+
+    def __init__(self, base: Gram, Q: Array | None = None, *, mean: bool = True, turned: float = 0.0) -> None:
         self.base, self.memory = base, base.memory
         self.n, self.reference, self.entry_operations = base.n, base.reference, base.entry_operations
+        self.Q, self.mean, self.turned = Q, mean, turned
+        self.count = int(mean) + (0 if Q is None else int(Q.shape[1]))  # columns of P
+        self._images: Array | None = None  # K P, (n, p); whichever method sees the matrix first fills them in
 
     @property
     def home(self) -> Array:
@@ -171,34 +178,6 @@ class Transformed(Gram):
     @property
     def chunks(self) -> tuple[int, ...] | None:
         return self.base.chunks
-
-
-class Among(Gram):
-    """Some rows of a matrix, and the same columns."""
-
-    def __init__(self, base: Gram, positions: Array) -> None:
-        self.base, self.positions = base, positions
-        self.n, self.reference, self.memory = positions.shape[0], base.reference, base.memory
-
-    def diagonal(self) -> Array:
-        return pick(self.base.diagonal(), self.positions)
-
-    def block(self, rows: Index, columns: Index) -> Array:
-        return self.base.block(pick(self.positions, rows), pick(self.positions, columns))
-
-
-class Centered(Transformed):
-    """H K H with H = I - PP': what is left of the samples off their mean in feature space, and off covariates.
-
-    P has the column 1 / sqrt(n), unless `mean` is false, and the orthonormal columns Q of the covariates, which
-    rounding may have `turned` by an angle with this sine.
-    """
-
-    def __init__(self, base: Gram, Q: Array | None = None, *, mean: bool = True, turned: float = 0.0) -> None:
-        super().__init__(base)
-        self.Q, self.mean, self.turned = Q, mean, turned
-        self.count = int(mean) + (0 if Q is None else int(Q.shape[1]))  # columns of P
-        self._images: Array | None = None  # K P, (n, p); whichever method sees the matrix first fills them in
 
     def of(self, base: Gram) -> "Centered":
         """Return another matrix centered in the same way."""
@@ -280,52 +259,6 @@ class Centered(Transformed):
         both = self.base @ xp.concat([block, self.taken], axis=1)
         self._images = both[:, width:]
         return off(self.taken, both[:, :width])
-
-
-class Scaled(Transformed):
-    """A matrix divided by a power of four: exact."""
-
-    def __init__(self, base: Gram, size: float) -> None:
-        super().__init__(base)
-        self.size, self.root = size, size**0.5
-
-    def diagonal(self) -> Array:
-        return self.base.diagonal() / self.size
-
-    def block(self, rows: Index, columns: Index) -> Array:
-        return self.base.block(rows, columns) / self.size
-
-    def against(self, columns: Array) -> Made:
-        size = self.size
-        return self.base.against(columns).then(lambda start, Z: Z / size)
-
-    def within(self) -> Within:
-        of_base, size = self.base.within(), self.size
-
-        def of(start: int, stored: Sequence[Array]) -> Callable[[Sequence[slice]], Array]:
-            blocks = of_base(start, stored)
-            return lambda parts: blocks(parts) / size
-
-        return of
-
-    def among(self, positions: Array) -> Gram:
-        return Scaled(self.base.among(positions), self.size)
-
-    def dense(self) -> Array:
-        K = self.base.dense()
-        K /= self.size
-        return K
-
-    def evaluation_error(self) -> float:
-        return self.base.evaluation_error() / self.size
-
-    @property
-    def factor(self) -> Array | None:
-        factor = self.base.factor
-        return None if factor is None else factor / self.root
-
-    def __matmul__(self, block: Array) -> Array:
-        return (self.base @ (block / self.root)) / self.root
 
 
 def thinner(factor: Array | None) -> Array | None:

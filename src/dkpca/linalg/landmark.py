@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -44,7 +44,6 @@ from dkpca.linalg.landmark_block import (
     FeatureSpectrum,
     LandmarkBlock,
     ResidualBound,
-    Rounding,
     residual_bound,
     rounding_in_blocks,
 )
@@ -151,13 +150,17 @@ class Landmark:
     def _choose(self, gram: Gram, most: int) -> Chosen:
         F, pivots, block, missed = self._sampled(gram, most)
         if F.shape[0] == gram.n:
-            xp = namespace(F)
-            at_hand = Made((F,), lambda start, rows: xp.asarray(rows, copy=True), F.shape[1])
-            return Chosen(pivots, block, at_hand, True, xp.mean(F, axis=0), gram.n)
-        substituted, start = features_to_add_up(F, block, gram.n, missed)
-        columns = gram.against(pivots)
-        columns = columns.then(substitution(block, pivots)) if substituted else columns
-        return Chosen(pivots, block, columns, substituted, start, F.shape[0])
+            at_hand = Made((F,), lambda start, rows: rows, F.shape[1])
+            return Chosen(pivots, block, at_hand, True, namespace(F).mean(F, axis=0), gram.n)
+        # Rounding of C'C grows by |inv(L)|^2: is it next to nothing beside the trace, or beside what is missed?
+        L, as_large, columns = like(block.L, F), gram.n / F.shape[0], gram.against(pivots)
+        some = F[::8, :] @ L.T  # columns of the matrix at a few rows, to know how long they are
+        length = (8.0 * as_large * float(namespace(F).sum(some * some))) ** 0.5
+        allowed = max(ENOUGH * block.trace, BESIDE_MISSED * as_large * missed)
+        mean = namespace(F).mean(F, axis=0)
+        if block.error_by_columns(gram.n, length) > allowed:
+            return Chosen(pivots, block, columns.then(substitution(block, pivots)), True, mean, F.shape[0])
+        return Chosen(pivots, block, columns, False, L @ mean, F.shape[0])
 
 
 def part_below(gram: Gram, n_landmarks: int) -> tuple[Array, float]:
@@ -207,7 +210,7 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, Q: Array | Non
     in_blocks = bounded and affordable and left > WORTH_BLOCKS * next_value and unexplained > in_entries
     # 4) A second pass makes the eigenvectors, which are then orthonormal to the last digit and have their signs.
     share = in_products / block.trace if block.trace > 0 else 0.0
-    rounding = Rounding(rough, share, gram.evaluation_error() + found.beside) if in_blocks else None
+    rounding = (rough, share, gram.evaluation_error() + found.beside) if in_blocks else None
     vectors, nearby, square, missed = _lifted(gram, scaled, near, chosen, found, rounding)
     if Q is not None:
         vectors, nearby = off(Q, vectors), off(Q, nearby) if nearby.shape[1] else nearby
@@ -256,7 +259,7 @@ def _lifted(
     behind: Array,
     chosen: Chosen,
     found: FeatureSpectrum,
-    rounding: Rounding | None,
+    rounding: tuple[bool, float, float] | None,
 ) -> tuple[Array, Array, Array, ResidualBound | None]:
     """Products V of the centered factor with leading columns, and with those behind; V'V; a bound on what is left."""
     xp, k = namespace(leading), leading.shape[1]
@@ -269,7 +272,7 @@ def _lifted(
 
     def left(part: RowGroup, rows: slice, Z: Array, V: Array) -> ResidualBound:
         F = Z if substituted else solved(part.start + rows.start, Z)
-        return residual_bound(blocks(part.start, part.stored), rows, F, V[:, :k], cast(Rounding, rounding))
+        return residual_bound(blocks(part.start, part.stored), rows, F, V[:, :k], rounding or (False, 0.0, 0.0))
 
     shift = like(found.mean, weights) @ weights
     (vectors, nearby), square, parts = products(
@@ -297,19 +300,6 @@ def _first(k: int, values: Array, U: Array) -> tuple[Array, Array]:
 # Features: rows of F = C inv(L)'
 
 
-def features_to_add_up(F: Array, block: LandmarkBlock, n: int, missed: float) -> tuple[bool, Array]:
-    """Whether rows, of which F are a sample, must be substituted before they are added up; and about their mean."""
-    # Rounding of C'C grows by |inv(L)|^2: is that still next to nothing beside the trace, or beside what is missed?
-    xp, as_large = namespace(F), n / F.shape[0]
-    mean = xp.mean(F, axis=0)
-    some = F[::8, :] @ like(block.L, F).T  # columns of the matrix at a few rows, to know how long they are
-    length = (8.0 * as_large * float(xp.sum(some * some))) ** 0.5
-    allowed = max(ENOUGH * block.trace, BESIDE_MISSED * as_large * missed)
-    if block.error_by_columns(n, length) > allowed:
-        return True, mean
-    return False, like(block.L, F) @ mean
-
-
 def substitution(block: LandmarkBlock, pivots: Array) -> Callable[[int, Array], Array]:
     """Return what makes rows of F of rows of C, given the number of the first; the landmarks' own are exact."""
     own, L = to_numpy(pivots), like(block.L, block.reference)
@@ -328,9 +318,13 @@ def substitution(block: LandmarkBlock, pivots: Array) -> Callable[[int, Array], 
 
 def draw_rows(gram: Gram, size: int, random_state: int) -> Array:
     """Positions of about so many rows: one for each share of the diagonal, so that none of a larger one is missed."""
+
     # Sums of all groups of rows come here; each group then finds the draws that fall between its edges.
+    def summed(part: RowGroup) -> np.ndarray[Any, Any]:
+        return np.cumsum(to_numpy(part[:]), dtype=float)
+
     diagonal = gram.diagonal()
-    totals = dict(over(lambda first, part: (first, float(_summed(part)[-1])), diagonal))
+    totals = dict(over(lambda first, part: (first, float(summed(part)[-1])), diagonal))
     ends = dict(zip(totals, np.cumsum([*totals.values()]).tolist(), strict=True))
     shares = np.arange(size) + np.random.default_rng(random_state).random(size)
     draws = shares * (max(ends.values()) / size)
@@ -338,14 +332,11 @@ def draw_rows(gram: Gram, size: int, random_state: int) -> Array:
     def of(first: int, part: RowGroup) -> np.ndarray[Any, Any]:
         before = ends[first] - totals[first]
         own = draws[(draws >= before) & (draws < ends[first])] - before
-        return first + np.minimum(np.searchsorted(_summed(part), own, side="right"), len(part) - 1)
+        found = np.searchsorted(summed(part), own, side="right")
+        return np.asarray(first + np.minimum(found, len(part) - 1))
 
     positions = np.concatenate(list(over(of, diagonal)))
     return sent_to(positions[np.append(True, np.diff(positions) > 0)], gram.reference)
-
-
-def _summed(part: RowGroup) -> np.ndarray[Any, Any]:
-    return np.cumsum(to_numpy(part[:]), dtype=float)
 
 
 def _propose(
@@ -359,30 +350,17 @@ def _propose(
     proposed = xp.clip(xp.searchsorted(edges, draws, side="right"), 0, gram.n - 1)
     rows = xp.take(F, proposed, axis=0)[:, :done]  # in this order: taking from a slice would copy the slice
     residual = to_numpy(gram.block(proposed, proposed) - rows @ rows.T).astype(float)
-    names = to_numpy(proposed)
-    accepted, L = _thin(residual, to_numpy(xp.take(left, proposed)).astype(float), names, rng, floor)
-    return names[accepted], L
-
-
-def _thin(
-    residual: np.ndarray[Any, Any],
-    promised: np.ndarray[Any, Any],
-    names: np.ndarray[Any, Any],
-    rng: np.random.Generator,
-    floor: float,
-) -> tuple[list[int], np.ndarray[Any, Any]]:
-    """Accept each proposal with the share of its diagonal that those before it left, if that is above the floor."""
-    # Cholesky factorization of the proposals' own block, one column for each that is accepted.
-    n = residual.shape[0]
-    L = np.zeros((n, n))
-    accepted: list[int] = []
-    for j, u in enumerate(rng.random(n)):
-        done = len(accepted)
-        remaining = residual[j, j] - L[j, :done] @ L[j, :done]
+    # Accept each with the share of its diagonal that those before it left, if that is more than rounding: one column
+    # of their Cholesky factor for each.
+    names, promised = to_numpy(proposed), to_numpy(xp.take(left, proposed)).astype(float)
+    L, accepted = np.zeros_like(residual), list[int]()
+    for j, u in enumerate(rng.random(len(names))):
+        count = len(accepted)
+        remaining = residual[j, j] - L[j, :count] @ L[j, :count]
         if max(u * promised[j], floor) < remaining and names[j] not in names[accepted]:
-            L[j:, done] = (residual[j:, j] - L[j:, :done] @ L[j, :done]) / np.sqrt(remaining)
+            L[j:, count] = (residual[j:, j] - L[j:, :count] @ L[j, :count]) / np.sqrt(remaining)
             accepted.append(j)
-    return accepted, L[np.ix_(accepted, range(len(accepted)))]
+    return names[accepted], L[np.ix_(accepted, range(len(accepted)))]
 
 
 def _append(gram: Gram, F: Array, done: int, chosen: Array, L: np.ndarray[Any, Any], left: Array) -> None:
@@ -409,6 +387,4 @@ def _check_diagonal(left: Array, scale: float) -> None:
     """A positive semidefinite matrix never has less than nothing left."""
     lowest = float(namespace(left).min(left))
     if lowest < -(eps(left) ** 0.5) * scale:
-        raise InputError(
-            f"the matrix is not positive semidefinite: {lowest:.3g} is left on its diagonal; check the kernel"
-        )
+        raise InputError(f"the matrix is not positive semidefinite: its diagonal has {lowest:.3g}; check the kernel")

@@ -27,7 +27,7 @@ from dkpca.linalg.arrays import (
     unit,
 )
 from dkpca.linalg.gram import Gram
-from dkpca.linalg.rows import Moments, additions, groups
+from dkpca.linalg.rows import SQUARED_SHARE, Moments, groups, strips
 
 Matrix = np.ndarray[Any, Any]
 SIZES = 10.0 ** -np.arange(2.0, 16.0, 2.0)  # shares of the most that a landmark adds: it must add so much
@@ -68,19 +68,14 @@ class ResidualBound:
         return self.roots * self.images
 
 
-@dataclass(frozen=True)
-class Rounding:
-    """What rounding does to the eigenvalues of blocks of K - F F'."""
-
-    rough: bool  # whether differences are taken in float32
-    share: float  # of the trace of a block of K
-    slack: float  # beside that
-
-
 def residual_bound(
-    within: Callable[[Sequence[slice]], Array], rows: slice, F: Array, V: Array, rounding: Rounding
+    within: Callable[[Sequence[slice]], Array], rows: slice, F: Array, V: Array, rounding: tuple[bool, float, float]
 ) -> ResidualBound:
-    """Bound K - F F' for some rows by diagonal blocks; its norm lacks the rounding, which the caller adds."""
+    """Bound K - F F' for some rows by diagonal blocks; its norm lacks the rounding, which the caller adds.
+
+    Of the rounding: whether differences are taken in float32, its share of the trace of a block, and what is beside.
+    """
+    rough, share, slack = rounding
     # Rows of a block are far apart: neighbors are often alike, and alike is large.
     height, xp = F.shape[0], namespace(F)
     blocks = max(1, height // SMALL)
@@ -91,7 +86,7 @@ def residual_bound(
         K = within([slice(rows.start + own.start, rows.stop, blocks) for own in some])
         traces = xp.sum(xp.linalg.diagonal(K), axis=1)
         P, own_F = K, xp.stack([F[own, :] for own in some])
-        if rounding.rough:
+        if rough:
             P, own_F = xp.astype(K, xp.float32), xp.astype(own_F, xp.float32)
         P = P - own_F @ xp.matrix_transpose(own_F)
         # V_b'R_b V_b and V_b'V_b, beside the norms.
@@ -103,7 +98,7 @@ def residual_bound(
     all_traces, all_images, all_lengths, norms = (
         to_numpy(xp.concat(own)).astype(float) for own in zip(*seen, strict=True)
     )
-    above = all_images + (4.0 * rounding.share * all_traces + rounding.slack)[:, None, None] * all_lengths
+    above = all_images + (4.0 * share * all_traces + slack)[:, None, None] * all_lengths
     c = np.sqrt(np.clip(np.einsum("bii->b", above), 0.0, None))
     scaled = np.einsum("bij,b->ij", above, np.divide(1.0, c, out=np.zeros_like(c), where=c > 0))
     return ResidualBound(float(norms.sum()), float(c.sum()), scaled)
@@ -174,8 +169,9 @@ class LandmarkBlock:
         return solved
 
     def additions(self, n: int) -> float:
-        """Most roundings that a term of a sum over all rows meets."""
-        return additions(n, self.m, self.reference, self.groups)
+        """Most roundings that a term of a sum over all rows meets: in its strip, its group, and among the groups."""
+        within = strips(groups(n, self.reference)[0].stop, self.m, self.reference, SQUARED_SHARE)
+        return min(growth(n), growth(within[0].stop) + len(within) + self.groups)
 
     def head(self, m: int) -> "LandmarkBlock":
         """Corner of the first landmarks."""
@@ -302,6 +298,5 @@ class LandmarkBlock:
         spread = self.solve_transposed(self.solve_transposed(square).T)
         if not np.isfinite(spread).all():
             return self.trace
-        norm = 2.0 + float(_norms(np.ascontiguousarray(spread)[None])[0])
-        norm *= 2.0 * self.entries * (self.trace * self.chosen) ** 0.5
-        return float(min(norm, self.trace))
+        norm = (2.0 + float(_norms(np.ascontiguousarray(spread)[None])[0])) * 2.0 * self.entries
+        return float(min(norm * (self.trace * self.chosen) ** 0.5, self.trace))

@@ -13,13 +13,12 @@ from dkpca.linalg.arrays import (
     namespace,
     on_gpu,
     out_of_memory_errors,
-    power_of_four,
     quiet,
     same_place,
 )
 from dkpca.linalg.dense import Dense, Enough
 from dkpca.linalg.eigenpairs import Eigenpairs, repeated
-from dkpca.linalg.gram import Centered, Gram, Scaled
+from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.landmark import Landmark, default_landmarks
 from dkpca.linalg.rows import away_from
 from dkpca.linalg.streamed import Streamed
@@ -30,12 +29,8 @@ NAMES = ("auto", "dense", "landmark", "streamed")
 # Operations that "auto" takes for an exact answer: ten seconds or less, on two cores and on a GPU of 2024.
 WORK, WORK_GPU = 2e11, 2e14
 BUILDING = 0.25  # share of WORK for building the matrix where passing over it would take less: its answer is proved
-OF_SIZE = (
-    "values", "spectrum", "next_value", "trace", "missed_trace", "missed_norm", "missed_within", "residual_norm",
-    "residual_nuclear", "taken_trace",
-)  # fmt: skip  # fields of Eigenpairs that are as large as the matrix
-HEADROOM = 1e-4  # share of the range of a precision that sums and rounding are left
-ORDINARY = (1e-6, 1e6)  # diagonal entries whose squares, and those of their rounding, are far from any limit
+LOG_10 = math.log(10.0)
+HEADROOM = 1e-4  # share of the range of squares that sums and rounding are left
 DENSE_PASSES = 15  # products with the matrix for each pair, by Lanczos
 CHOLESKY = 0.4  # of n^3: the proof that Lanczos missed none
 EIGENSOLVER_GPU = 60.0  # of n^3: a GPU has no partial solver
@@ -65,59 +60,37 @@ def leading(
     if few is not None and few[0].n >= k:
         of_few = leading(few[0], k, solver=solver, n_landmarks=n_landmarks, random_state=random_state, enough=enough)
         return repeated(of_few, few[1], gram.memory)
-    if not isinstance(solver, str):
-        return _solve(solver, _placed(gram, solver, isinstance(solver, Landmark), device), k)
-    if solver not in NAMES:
+    if isinstance(solver, str) and solver not in NAMES:
         raise InputError(f"solver {solver!r} is unknown; use one of {list(NAMES)} or a solver object")
-    name, reason = choose(gram, k) if solver == "auto" else (solver, "as asked")
-    gram = gram if solver == "auto" and name != "landmark" else _placed(gram, name, name == "landmark", device)
-    if solver == "auto" and name == "landmark":
+    chosen, reason = choose(gram, k) if solver == "auto" else (solver, "as asked")
+    by_landmarks = chosen == "landmark" or isinstance(chosen, Landmark)
+    place = away_from(device, gram.reference) if by_landmarks or solver != "auto" else None
+    if not by_landmarks and (place is not None or gram.chunks is not None):
+        raise InputError(
+            f"solver {chosen!r} compares all {gram.n} samples with all where they lie, not on another device or on "
+            "workers of a cluster; use solver='landmark', or bring the rows to one place"
+        )
+    gram = gram if place is None else gram.sent_to(place)
+    if solver == "auto" and by_landmarks:
         n_landmarks = enough_landmarks(gram, k, n_landmarks)
+    solvers: dict[str, Solver] = {
+        "dense": Dense(enough),
+        "landmark": Landmark(n_landmarks, random_state),
+        "streamed": Streamed(random_state=random_state),
+    }
+    work = solvers[chosen] if isinstance(chosen, str) else chosen
+    check_size(gram if not isinstance(gram, Centered) else gram.base)
     try:
-        pairs = _solve(_named(name, n_landmarks, random_state, enough), gram, k)
+        pairs = work(gram, k).with_residual(gram.evaluation_error())
     except out_of_memory_errors() as error:
         where = "GPU memory" if on_gpu(gram.reference) else "memory"
         raise OutOfMemoryError(
-            f"{where} ran out in solver {name!r} for n = {gram.n}, k = {k}; "
+            f"{where} ran out in solver {chosen!r} for n = {gram.n}, k = {k}; "
             "try solver='landmark', float32 or fewer pairs"
         ) from error
-    return replace(pairs, solver=f"{pairs.solver} ({reason})")
-
-
-def _placed(gram: Gram, solver: str | Solver, by_groups: bool, device: str | None) -> Gram:
-    """Return the matrix where it is to be computed with: on a device from rows in host memory, only by groups."""
-    place = away_from(device, gram.reference)
-    if place is None:
-        return gram
-    if not by_groups:
-        raise InputError(
-            f"solver {solver!r} computes with all rows where they lie, and these lie in host memory; use "
-            f"solver='landmark' with device={device!r}, or pass tensors that lie there"
-        )
-    return gram.sent_to(place)
-
-
-def _solve(solver: Solver, gram: Gram, k: int) -> Eigenpairs:
-    """Solve at ordinary size, and say how far the evaluation of the matrix can be from what is meant."""
-    if gram.chunks is not None and not isinstance(solver, Landmark):
-        raise InputError(
-            f"exact solvers compare all {gram.n} samples with all, and the rows of this Dask collection stay where "
-            "they are; use solver='landmark' or 'auto', or gather a part of the rows (X[:n].compute())"
-        )
-    same, size = ordinary(gram)
-    pairs = as_large(solver(same, k).with_residual(same.evaluation_error()), size)
-    there = gram.reference
-    if same_place(there, gram.home):
-        return pairs
-    return replace(pairs, solver=f"{pairs.solver}, rows in host memory, computed on {device_of(there)}")
-
-
-def _named(name: str, n_landmarks: int | None, random_state: int, enough: Enough | None) -> Solver:
-    if name == "dense":
-        return Dense(enough)
-    if name == "landmark":
-        return Landmark(n_landmarks, random_state=random_state)
-    return Streamed(random_state=random_state)
+    here = same_place(gram.reference, gram.home)
+    there = "" if here else f", rows in host memory, computed on {device_of(gram.reference)}"
+    return replace(pairs, solver=f"{pairs.solver}{there} ({reason})")
 
 
 def choose(gram: Gram, k: int) -> tuple[str, str]:
@@ -157,46 +130,16 @@ def landmarks_within(n: int, entry: float, operations: float) -> int:
     return min(n, int(((entry**2 + 12.0 * share) ** 0.5 - entry) / 6.0))
 
 
-# Very small or large matrices are brought near size one, by a power of four, so that no square under- or overflows
-
-
-def ordinary(gram: Gram) -> tuple[Gram, float]:
-    """Return a matrix whose numbers are of ordinary size, and the factor by which the given one is larger."""
-    if isinstance(gram, Centered):
-        same, size = ordinary(gram.base)
-        return (gram if size == 1.0 else gram.of(same)), size
+def check_size(gram: Gram) -> None:
+    """Refuse matrices so large or small that squares over- or underflow."""
     # The largest diagonal entry is the largest entry of a positive semidefinite matrix.
-    xp = namespace(gram.reference)
+    limits = namespace(gram.reference).finfo(gram.reference.dtype)
     with quiet():
         size = float(namespace(gram.home).max(gram.diagonal()))
         trace, log_size = gram.trace(), gram.log_largest()
-    limits = xp.finfo(gram.reference.dtype)
-    if not trace <= float(limits.max) * HEADROOM:
+    large = not trace <= float(limits.max) ** 0.5 * HEADROOM
+    if large or -math.inf < log_size < 0.5 * math.log(float(limits.smallest_normal)) - math.log(HEADROOM):
         reach = math.inf if math.isnan(size) else size
-        raise InputError(f"numbers of the kernel matrix reach {reach:.1e}, {_beyond(gram)}; scale the columns down")
-    if -math.inf < log_size < math.log(float(limits.smallest_normal) / HEADROOM):
-        raise InputError(
-            f"numbers of the kernel matrix are of size 10^{log_size / math.log(10):.0f}, {_beyond(gram)}; "
-            "scale the columns up"
-        )
-    if size <= 0.0 or ORDINARY[0] <= size <= ORDINARY[1]:
-        return gram, 1.0
-    size = power_of_four(size)
-    return Scaled(gram, size), size
-
-
-def as_large(pairs: Eigenpairs, size: float) -> Eigenpairs:
-    """Return the pairs of the matrix that is so many times larger."""
-    if size == 1.0:
-        return pairs
-    root = size**0.5
-    own = pairs.extension
-    slopes = None if own.slopes is None else own.slopes * root
-    extension = replace(own, weights=own.weights / root, offset=own.offset * root, slopes=slopes)
-    nearby = None if pairs.nearby is None else replace(pairs.nearby, values=pairs.nearby.values * size)
-    larger = {name: getattr(pairs, name) * size for name in OF_SIZE if getattr(pairs, name) is not None}
-    return replace(pairs, nearby=nearby, extension=extension, **larger)
-
-
-def _beyond(gram: Gram) -> str:
-    return f"which {dtype_name(gram.reference)} cannot compute with"
+        found, way = (f"reach {reach:.1e}", "down") if large else (f"are of size 10^{log_size / LOG_10:.0f}", "up")
+        limit = f"which {dtype_name(gram.reference)} cannot compute with"
+        raise InputError(f"numbers of the kernel matrix {found}, {limit}; scale the columns {way}")

@@ -327,14 +327,9 @@ def computed(wanted: Sequence[Task], timeout: float | None = None) -> list[Any]:
         wait(futures, timeout=timeout)
         return list(client.gather(futures))
     except TimeoutError as error:
-        raise TooLateError(
-            f"no answer within {timeout} s from the workers of the cluster; look at its dashboard, or allow more time"
-        ) from error
+        raise TooLateError(f"no answer within {timeout} s from the workers of a cluster; allow more time") from error
     except KilledWorker as error:
-        raise NoAnswerError(
-            f"a chunk of rows took down every worker that had it ({error}); use smaller chunks of rows, or "
-            "workers with more memory"
-        ) from error
+        raise NoAnswerError(f"a chunk took down every worker that had it ({error}); use smaller chunks") from error
     finally:
         client.cancel(futures)
 

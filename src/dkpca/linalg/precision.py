@@ -100,12 +100,9 @@ class Rounded:
         ):
             raise InputError(f"{name} is not a matrix of finite numbers (shape {data.shape})")
         let_go(data)
-        if (".scale" in arrays) != (kind == "float16"):
-            raise InputError(f"{name} must have a scale if it is float16, and only then")
-        if (".exponent" in arrays) != (kind == COMPACT):
-            raise InputError(f"{name} must have an exponent per column if it is compact, and only then")
-        if set(arrays) - {"", ".scale", ".exponent"}:
-            raise InputError("does not have the arrays of its kind")
+        own = {"float16": {".scale"}, COMPACT: {".exponent"}}.get(kind, set())
+        if set(arrays) != {"", *own}:
+            raise InputError(f"{name} does not have the arrays of its kind, {kind}")
         scale = _read_scale(name, data.shape[1], arrays)
         _check_range(name, data, scale)
         return cls(data, scale)
@@ -217,37 +214,6 @@ def _largest(A: Array) -> Array:
     return or_one(at_hand(xp.astype(xp.max(xp.abs(A), axis=0), xp.float64)))
 
 
-def norms_by_squares(square: np.ndarray[Any, Any], n: int, reference: Array) -> tuple[float, float]:
-    """Spectral and nuclear norm of B B' - A A' from [A R]' [A R], summed over n rows, with R = B - A.
-
-    A has orthogonal columns. The difference is [A R] M [A R]' with M = [[0, I], [I, I]]: its eigenvalues are those of
-    a matrix of twice the rank, so no n x n matrix and no cancellation.
-    """
-    # Eigenvalues of [A R] M [A R]' are those of L'M L for L L' = [A R]'[A R]. Small, and in double: solvers in
-    # float32 fail where eigenvalues repeat.
-    rank = len(square) // 2
-    lengths = or_one(np.sqrt(np.diagonal(square)))
-    # Of unit columns: those that rounding left are millions of times smaller than the others.
-    root = _root(square / lengths / lengths[:, None])
-    one = np.eye(rank)
-    M = np.block([[np.zeros_like(one), one], [one, one]]) * lengths[None, :] * lengths[:, None]
-    values = np.abs(np.linalg.eigvalsh(root.T @ M @ root))
-    # The norms themselves were computed in floating point, and a root has half as many digits.
-    slack = 4.0 * (len(lengths) * growth(n) * unit(reference)) ** 0.5
-    largest = float(values.max())
-    nuclear = float(values.sum()) + len(lengths) * slack * largest
-    return largest * (1.0 + slack), nuclear
-
-
-def _root(S: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return some L with L L' = S for a semidefinite matrix."""
-    try:
-        return np.asarray(np.linalg.cholesky(S))
-    except np.linalg.LinAlgError:  # singular: a factor has at most as many columns as rows
-        eigenvalues, Q = np.linalg.eigh(S)
-        return np.asarray(Q * np.sqrt(np.clip(eigenvalues, 0.0, None))[None, :])
-
-
 # Factors as they were received: decoded where they are looked at, a few rows at a time.
 
 
@@ -280,11 +246,6 @@ class Tall:
         decoded = _decoded(self.sent.scale, self.dtype, self.scales, there)
         let_go(part)
         return decoded
-
-    @cached_property
-    def largest(self) -> float:
-        """Largest magnitude; not a number if any entry is none."""
-        return _largest_of(self)
 
 
 def _decoded(scale: Array | None, dtype: str, scales: Array | None, received: Array) -> Array:
@@ -362,10 +323,7 @@ def square(A: Factor, device: str | None = None) -> Array:
 
 def largest(A: Factor) -> float:
     """Largest magnitude; not a number if any entry is none."""
-    return A.largest if isinstance(A, Tall) else _largest_of(A)
 
-
-def _largest_of(A: Factor) -> float:
     def of(first: int, part: RowGroup) -> tuple[float, float]:
         own = part[:]
         return float(namespace(own).max(own)), -float(namespace(own).min(own))
@@ -397,12 +355,26 @@ def rounding_norms(
     bounds = (2.0 * lengths + moved) * moved * (1.0 + 4.0 * growth(n) * unit(reference)) * size * size
     if bounds[0] <= enough[0] and bounds[1] <= enough[1]:
         return float(bounds[0]), float(bounds[1])
-    # [A R]'[A R] in one pass over both: the norms of B B' - A A' follow from it.
+    # The difference is [A R] M [A R]' with M = [[0, I], [I, I]]. Its eigenvalues are those of L'M L for
+    # L L' = [A R]'[A R], since A has orthogonal columns: no n x n matrix and no cancellation. Small, and in double:
+    # solvers in float32 fail where eigenvalues repeat.
     start = xp.zeros(2 * rank, dtype=reference.dtype, device=arrays.device(reference))
-    spectral, nuclear = norms_by_squares(
-        to_numpy(moments(table, start, centered=False).square).astype(float), n, reference
-    )
-    return spectral * size * size, nuclear * size * size
+    square = to_numpy(moments(table, start, centered=False).square).astype(float)
+    lengths = or_one(np.sqrt(np.diagonal(square)))
+    square = square / lengths / lengths[:, None]  # those that rounding left are millions of times smaller
+    try:
+        L = np.linalg.cholesky(square)
+    except np.linalg.LinAlgError:  # singular: a factor has at most as many columns as rows
+        sizes, Q = np.linalg.eigh(square)
+        L = Q * np.sqrt(np.clip(sizes, 0.0, None))[None, :]
+    one = np.eye(rank)
+    M = np.block([[np.zeros_like(one), one], [one, one]]) * lengths[None, :] * lengths[:, None]
+    values = np.abs(np.linalg.eigvalsh(L.T @ M @ L))
+    # The norms themselves were computed in floating point, and a root has half as many digits.
+    slack = 4.0 * (2 * rank * growth(n) * unit(reference)) ** 0.5
+    spectral = float(values.max())
+    nuclear = float(values.sum()) + 2 * rank * slack * spectral
+    return spectral * (1.0 + slack) * size * size, nuclear * size * size
 
 
 def ordinary_size(A: Factor) -> float:

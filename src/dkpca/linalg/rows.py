@@ -115,12 +115,6 @@ def strips(n: int, width: int, reference: Array, tiles: int = 1) -> list[slice]:
     return list(slices(n, max(1, size // (max(width, 1) * itemsize(reference)))))
 
 
-def additions(n: int, width: int, reference: Array, count: int) -> float:
-    """Most roundings that a term of a sum over n rows meets: in its strip, its group, and among so many groups."""
-    within = strips(groups(n, reference)[0].stop, width, reference, SQUARED_SHARE)
-    return min(growth(n), growth(within[0].stop) + len(within) + count)
-
-
 # Tables and the engine
 
 

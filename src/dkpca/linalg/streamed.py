@@ -171,7 +171,10 @@ class Streamed:
         # The basis begins with landmark eigenvectors, or with those of the matrix in few digits.
         preview, since = self._preview(gram, k), 0  # passes since the last find, or the start
         if preview is None:
-            basis = orthonormal(gram.inside(self._first_block(gram, width)))
+            enough = max(4 * width, min(int(4 * gram.n**0.5), MOST_LANDMARKS))
+            noise = np.random.default_rng(self.random_state).standard_normal((gram.n, width))
+            start = self._by_landmarks(gram, width, enough) + like(noise, gram.reference) * (NOISE / gram.n**0.5)
+            basis = orthonormal(gram.inside(start))
         else:
             width, since = k + NEARBY, STEPS
             basis = orthonormal(gram.inside(like(preview.pairs.vectors[:, :width], gram.reference)))
@@ -188,7 +191,7 @@ class Streamed:
                 return _result(gram, pairs, k, note)
             following = None
             if worst <= self.tolerance and settled and since >= MIN_PASSES:
-                rest = gram.trace() - pairs.total(k)
+                rest = gram.trace() - float(namespace(pairs.values).sum(pairs.values[:k]))
                 if rest <= pairs.noise():  # nothing is left to be missed
                     return _result(gram, pairs, k, note, at_least=rest)
                 found, margin = self._search(gram, few, pairs.vectors[:, :k], self.random_state + passes)
@@ -206,8 +209,8 @@ class Streamed:
             basis = beside(basis, fresh)
             images = beside(images, gram @ fresh)
         raise ConvergenceError(
-            f"residual {worst:.1e} after {self.max_passes} passes over the matrix; wanted {self.tolerance:.1e}, "
-            "and no other pair that may still reach up; raise the tolerance or ask for another number of components"
+            f"residual {worst:.1e} after {self.max_passes} passes over the matrix, not {self.tolerance:.1e}; raise "
+            "the tolerance or ask for another number of components"
         )
 
     def _preview(self, gram: Gram, k: int) -> LowPrecision | None:
@@ -224,13 +227,6 @@ class Streamed:
         if preview is None or math.isfinite(statement(gram.n, COLUMNS).factor):
             return search(gram, V, seed), self.tolerance
         return preview.search(V), ROUGH
-
-    def _first_block(self, gram: Gram, width: int) -> Array:
-        """Landmark eigenvectors with a little noise, so that no eigenvector is orthogonal to the start."""
-        enough = max(4 * width, min(int(4 * gram.n**0.5), MOST_LANDMARKS))
-        start = self._by_landmarks(gram, width, enough)
-        noise = np.random.default_rng(self.random_state).standard_normal((gram.n, width))
-        return start + like(noise, gram.reference) * (NOISE / gram.n**0.5)
 
     def _by_landmarks(self, gram: Gram, width: int, landmarks: int) -> Array:
         return Landmark(min(landmarks, gram.n), random_state=self.random_state, bounded=False)(gram, width).vectors

@@ -1,15 +1,12 @@
 """Which samples all parties have, found without telling the center any sample id.
 
 Parties share a key and send keyed hashes (HMAC-SHA256) of their ids, sorted; the center, which has no key, tells each
-party at which positions of its list the common ones are. Row order and everything about ids that are not shared stay
-hidden from the center, up to their number.
+party at which positions of its list the common ones are. It learns how many ids a party has.
 """
 
 import hmac
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from dkpca.errors import TooFewSamplesError
 from dkpca.messages import TOKEN_BYTES
 
 SHORTEST_KEY = 16  # letters of a key that people bring, as in integrations/vantage6
@@ -21,14 +18,3 @@ def tokens(sample_ids: Iterable[str], key: bytes) -> list[bytes]:
         hmac.digest(key, b"dkpca sample id\0" + sample_id.encode(), "sha256")[:TOKEN_BYTES]
         for sample_id in sample_ids
     ]
-
-
-def nothing_common(lists: Mapping[str, Iterable[bytes]]) -> TooFewSamplesError:
-    """Say whose samples are at no other party, from the lists of all."""
-    count = Counter(token for own in lists.values() for token in set(own))
-    shared = {party: sum(count[token] > 1 for token in set(own)) for party, own in lists.items()}
-    said = ", ".join(f"{party} {n:,}" for party, n in sorted(shared.items(), key=lambda item: item[1]))
-    return TooFewSamplesError(
-        f"no sample is common to all of {sorted(lists)}; samples shared with at least one other party: {said}; "
-        "check that all write ids alike"
-    )

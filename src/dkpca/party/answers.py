@@ -130,10 +130,6 @@ class Party:
         """Rotation of the samples of a blind fit, which all parties know."""
         return Rotation(self.group_key, self.run, self.common_digest(n_samples, batch), n_samples)
 
-    def receive_list(self, question: q.HopWanted, sent: messages.RaisedIds) -> None:
-        """Keep the list that the party before this one sent, for the next hop."""
-        self.raised[question.batch, question.hop] = sent
-
     def whole_state(self, kind: type[Any]) -> Any:
         """State of the fit."""
         if not isinstance(self.state, kind):
@@ -324,7 +320,7 @@ def _compared(party: Party, question: q.MaskedWanted) -> tuple[Compared, SumStat
     if question.batch:
         state: SumState = party.whole_state(SumState)
         X = state.measured(party.table(state.kernel.columns_are, question.batch))
-        return Compared(state.kernel, X, state.anchors), state
+        return Compared(state.kernel, X, np.asarray(state.anchors)), state
     X = party.table(question.kernel.columns_are)
     if not isinstance(X, np.ndarray):
         raise InputError(f"party {party.name!r}: masked sums take NumPy arrays; give one, or protect='none'")
@@ -341,7 +337,7 @@ def _compared(party: Party, question: q.MaskedWanted) -> tuple[Compared, SumStat
         preparation=getattr(party.open, "preparation", None),
         **table.how(),
     )
-    return Compared(table.kernel, table.X, state.anchors), state
+    return Compared(table.kernel, table.X, np.asarray(state.anchors)), state
 
 
 def _check_addend(party: Party, what: Addends, compared: Compared, step: float) -> None:

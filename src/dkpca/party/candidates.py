@@ -12,7 +12,6 @@ from functools import cached_property
 from dkpca import wire
 from dkpca.errors import InputError
 from dkpca.linalg.arrays import Array, dtype_name, growth, namespace, to_numpy, unit
-from dkpca.linalg.dense import Enough
 from dkpca.linalg.eigenpairs import Eigenpairs, rounding_of
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.precision import (
@@ -43,15 +42,13 @@ START = 63  # pairs to begin with, where nobody says how many
 class Candidate:
     """One message that the party may send, exactly as it would leave, and what it was made from."""
 
+    among: "Candidates"
     factor: Rounded
     exact: Factor  # (n_samples, rank), before it was rounded
     pairs: Eigenpairs
     trace_left_out: float
     trace_rounding: float  # what arithmetic may have done to it
-    message: Callable[..., Summary]  # a summary, given the factor and its five numbers
-    table: Array  # (n_samples, n_features), measured from the kernel's origin
     fineness: float  # rung of its cut, or its rank
-    device: str | None = None  # where to compute
     measured: dict[int, Measurement] = field(default_factory=dict)  # by the number of known rows
 
     @cached_property
@@ -59,8 +56,8 @@ class Candidate:
         """The message."""
         pairs = self.pairs
         enough = NEGLIGIBLE * pairs.left_out_norm, NEGLIGIBLE * self.trace_left_out
-        spectral, nuclear = rounding_norms(self.exact, self.factor, self.device, enough=enough)
-        return self.message(
+        spectral, nuclear = rounding_norms(self.exact, self.factor, self.among.device, enough=enough)
+        return self.among.message(
             factor=self.factor,
             left_out_norm=pairs.left_out_norm,
             trace_left_out=self.trace_left_out,
@@ -72,7 +69,7 @@ class Candidate:
     def size(self) -> int:
         """Bytes of the whole message, its five numbers taken as long as numbers get."""
         names = ("left_out_norm", "trace_left_out", "rounding_norm", "rounding_nuclear", "left_out_overlap")
-        return wire.size(self.message(factor=self.factor, **dict.fromkeys(names, LONGEST)))
+        return wire.size(self.among.message(factor=self.factor, **dict.fromkeys(names, LONGEST)))
 
     def error(self) -> float:
         """What the message adds to the certificate's bound on the kernel error."""
@@ -80,10 +77,10 @@ class Candidate:
 
     def recovery(self, known_rows: int) -> Measurement:
         """What somebody who knows so many rows recovers of the others from the message."""
-        if on_workers(self.table):
+        if on_workers(self.among.table):
             raise InputError("recovery is measured on all rows, which here stay on workers of a cluster; gather them")
         if known_rows not in self.measured:
-            self.measured[known_rows] = measure(self.summary, self.table, known_rows=known_rows)
+            self.measured[known_rows] = measure(self.summary, self.among.table, known_rows=known_rows)
         return self.measured[known_rows]
 
 
@@ -97,19 +94,27 @@ class Candidates:
     precision: str  # how numbers go over the wire
     digits: int  # most bits of a number in compact precision
     most: int  # largest rank
-    pairs: Eigenpairs | None  # those that are known already
-    eigenpairs: Callable[[int], Eigenpairs]  # so many leading ones of the matrix
+    eigenpairs: Callable[..., Eigenpairs]  # so many leading ones of the matrix
+    pairs: Eigenpairs | None = None  # those that are known already
     turn: Callable[[Array], Array] | None = None  # of the samples of a factor, for a center that is not to see them
     device: str | None = None  # where to compute
-
-    @cached_property
-    def _trace(self) -> float:
-        return self.gram.trace()  # asked after the solver, which refuses numbers too large for it
 
     @property
     def last(self) -> int:
         """Number of the finest message."""
         return round(RUNGS * math.log2(COARSEST / FINEST)) if self.precision == COMPACT else self.most - 1
+
+    def begin(self, rule: RankRule) -> None:
+        """Compute the pairs that a rule begins with; fewer, if those are enough once all eigenvalues are known."""
+        need = next((part for part in rule.parts() if not part.limits), None)
+        if need is None or need.measured():
+            return  # measured on messages, which ask for theirs
+
+        def enough(values: Array) -> int | None:
+            rank = need.choose(to_numpy(values), self.gram.n)
+            return None if rank is None else min(rank, self.most)
+
+        self.pairs = self.eigenpairs(min(need.first_guess(self.gram.n), self.most), enough=enough)
 
     def at(self, number: int) -> Candidate:
         """Return one message of the sequence; a larger number is finer, 0 the coarsest."""
@@ -139,14 +144,6 @@ class Candidates:
             if len(values) == self.gram.n:
                 raise InputError(f"rank rule {rule!r} has seen all {len(values)} eigenvalues and gives no rank")
             values = self._seen(min(2 * len(values), self.gram.n))
-
-    def finest(self, meets: Callable[[Candidate], bool], below: float = math.inf) -> Candidate | None:
-        """Return the finest message that meets a limit."""
-        return _last(meets, self.at, min(START, self.last), int(min(below, self.last)))
-
-    def coarsest(self, meets: Callable[[Candidate], bool]) -> Candidate | None:
-        """Return the coarsest message that meets a need."""
-        return _last(meets, lambda number: self.at(self.last - number), max(0, self.last - START), self.last)
 
     def _seen(self, k: int) -> Spectrum:
         """The k leading eigenvalues, and more if pairs of more are known."""
@@ -180,39 +177,28 @@ class Candidates:
         else:
             sent = round_to(factor, self.precision, memory=self.gram.memory)
             fineness = float(pairs.values.shape[0] - 1)
-        arithmetic = growth(math.prod(factor.shape)) * unit(self.table) * self._trace
+        trace = self.gram.trace()  # asked after the solver, which refuses numbers too large for it
+        arithmetic = growth(math.prod(factor.shape)) * unit(self.table) * trace
         lengths = column_squares(Tall(sent, "float64"))
-        left_out = self._trace - float(namespace(lengths).sum(lengths))
-        made = (self.message, self.table, fineness, self.device)
-        return Candidate(sent, factor, pairs, left_out, arithmetic, *made)
-
-
-def first_look(rule: RankRule, most: int, n_samples: int) -> tuple[int, Enough] | None:
-    """How many eigenpairs a rule begins with, and how many are enough once all are known; None if it is measured."""
-    need = next((part for part in rule.parts() if not part.limits), None)
-    if need is None or need.measured():
-        return None
-
-    def enough(values: Array) -> int | None:
-        rank = need.choose(to_numpy(values), n_samples)
-        return None if rank is None else min(rank, most)
-
-    return min(need.first_guess(n_samples), most), enough
+        left_out = trace - float(namespace(lengths).sum(lengths))
+        return Candidate(self, sent, factor, pairs, left_out, arithmetic, fineness)
 
 
 def choose_rank(candidates: Candidates, rule: RankRule) -> tuple[Candidate, str]:
     """Return the message that the rules ask for, and which of them decided: no limit is passed to meet a need."""
     # The finest of what is needed, and then the coarsest of what is allowed: limits win.
-    chosen, decided = None, ""
+    chosen, decided, last = None, "", candidates.last
     for part in sorted(rule.parts(), key=lambda part: part.limits):
+        candidate: Candidate | None
         if not part.measured():
             candidate = candidates.by_rule(part)
         elif not part.limits:
-            candidate = candidates.coarsest(part.met_by)
+            candidate = _last(part.met_by, lambda number: candidates.at(last - number), max(0, last - START), last)
         elif chosen is not None and part.met_by(chosen):
             continue
         else:
-            candidate = candidates.finest(part.met_by, math.inf if chosen is None else chosen.fineness)
+            end = last if chosen is None else int(min(chosen.fineness, last))
+            candidate = _last(part.met_by, candidates.at, min(START, last), end)
         if candidate is None:
             raise InputError(f"{part!r} cannot be met in {candidates.precision}; ask for something else")
         if chosen is None or (-1 if part.limits else 1) * (candidate.fineness - chosen.fineness) > 0:

@@ -5,7 +5,6 @@ The party decides, whatever the center asks. A study beyond its limits is red, a
 
 import inspect
 import json
-import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -15,9 +14,6 @@ from dkpca.errors import InputError, PolicyError
 from dkpca.rank import All, RankRule, Recovery, stated
 from dkpca.settings import PROTECTIONS, check_entries, setting
 from dkpca.wording import counted, toml_values
-
-log = logging.getLogger(__name__)
-log.addHandler(logging.NullHandler())  # where it goes is the caller's choice
 
 PRECISIONS = ("compact", "float16", "float32", "float64")  # coarse to fine
 MOST = 10**9 - 1  # a limit on a number that limits nothing
@@ -167,11 +163,11 @@ def from_toml(text: str, source: object = "limits.toml") -> Limits:
         if wrong:
             raise InputError(f"{source}: {what} limits {sorted(wrong)}; write each of {sorted(known)}, and no other")
     try:
-        return Limits(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
+        values |= {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
+        return Limits(**values)
     except InputError as error:
         raise InputError(f"{source}: {error}") from error
 
 
 def _refuse(reason: str) -> NoReturn:
-    log.warning("refused: %s", reason)
     raise PolicyError(f"refused by the party's limits: {reason}; ask for something else, or have limits.toml changed")

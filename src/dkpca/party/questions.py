@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from dkpca import messages
-from dkpca.errors import FusionError, ProtectionError, WireError
+from dkpca.errors import FusionError, WireError
 from dkpca.kernels import Kernel
 from dkpca.linalg.leading import Solver
 from dkpca.linalg.precision import Rounded
@@ -145,8 +145,7 @@ class SummaryWanted(Question, answer=messages.Summary):
     def most_bytes(self) -> int:
         if not self.n_samples:
             return MOST
-        width = min(stated(self.rank) or self.n_samples, self.n_samples)
-        return HEADER + 8 * self.n_samples * (width + 2)
+        return HEADER + 8 * self.n_samples * (min(stated(self.rank) or self.n_samples, self.n_samples) + 2)
 
     def check(self, party: str, answer: Any) -> None:
         super().check(party, answer)
@@ -208,12 +207,8 @@ class SumsWanted(MaskedWanted, answer=messages.MaskedSum):
     @property
     def rings(self) -> tuple[ModularRing, ModularRing]:
         """ModularRing of the numbers, and of the lengths of samples."""
-        bounds = (sum(self.bounds.values()), sum(self.length_bounds.values()))
-        numbers, lengths = (
-            ModularRing.for_sum(bits, bound, len(self.roster))
-            for bits, bound in zip((self.what.bits, 64), bounds, strict=True)
-        )
-        return numbers, lengths
+        n_parties, bounds, longest = len(self.roster), sum(self.bounds.values()), sum(self.length_bounds.values())
+        return ModularRing.for_sum(self.what.bits, bounds, n_parties), ModularRing.for_sum(64, longest, n_parties)
 
     def sizes(self) -> tuple[int, int]:
         rows = self.rows
@@ -281,9 +276,7 @@ class ResultGiven(Question, answer=messages.Told, reads_table=False):
 
 
 KINDS: Mapping[str, type[Any]] = {
-    cls.__name__: cls
-    for cls in (*Question.__subclasses__(), *MaskedWanted.__subclasses__())
-    if cls is not MaskedWanted
+    cls.__name__: cls for cls in {*Question.__subclasses__(), *MaskedWanted.__subclasses__()} - {MaskedWanted}
 }
 
 
@@ -294,8 +287,6 @@ def packed_numbers(numbers: Sequence[int]) -> messages.Numbers:
 
 def numbers_in(packed: messages.Numbers) -> np.ndarray[Any, np.dtype[np.intp]]:
     """Whole numbers of 4 bytes each."""
-    if packed.size % 4:
-        raise ProtectionError("positions of samples are not whole numbers of 4 bytes")
     return np.frombuffer(packed.tobytes(), dtype="<u4").astype(np.intp)
 
 

@@ -166,9 +166,9 @@ def _n_values(column: Matrix) -> float:
     return np.inf
 
 
-def by_paths(similar: float, seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | None:
+def by_paths(similar: float, seen: Seen, *about: Any) -> Matrix | None:
     """Regression on points by the lengths of shortest paths, where a kernel forgets large distances (Isomap)."""
-    return regressed(seen.along_paths[similar], truth, draws) if seen.kernel.unit_diagonal else None
+    return regressed(seen.along_paths[similar], *about) if seen.kernel.unit_diagonal else None
 
 
 def by_rotation(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
@@ -257,10 +257,10 @@ def _bits_of_a_row(table: Matrix, most: float) -> float:
         n_values, has = _n_values(column), column == column.max()
         if n_values != 2:
             bits += min(np.log2(n_values), most)
-            continue
-        group = next((each for each in groups if not (has & np.any(each, axis=0)).any()), [])
-        groups += [] if group else [group]
-        group.append(has)
+        elif group := next((each for each in groups if not (has & np.any(each, axis=0)).any()), None):
+            group.append(has)
+        else:
+            groups.append([has])
     return float(bits + sum(np.log2(1.0 + len(group)) for group in groups))
 
 
@@ -492,8 +492,8 @@ def measure(summary: Summary, X: Any, *, known_rows: int = KNOWN_ROWS, random_st
     """
     table = to_numpy(X)
     if table.shape != (summary.n_samples, summary.n_features):
-        expected = f"{summary.n_samples} samples with {counted(summary.n_features, 'column')}"
-        raise InputError(f"the summary is about {expected}, the table has the shape {table.shape}")
+        expected = summary.n_samples, summary.n_features
+        raise InputError(f"the summary is about a table of shape {expected}, this one has the shape {table.shape}")
     if summary.kernel.columns_are == "categories" and table.dtype.kind not in "biuf":  # only which are equal counts
         table = np.column_stack([np.unique(column.astype(str), return_inverse=True)[1] for column in table.T])
     table = np.asarray(table, dtype=np.float64)
@@ -528,19 +528,19 @@ def against(
 
 def rare_first(order: Matrix, table: Matrix) -> Matrix:
     """Return the order of rows with some first that have what few have: else there might be none among the first."""
-    first = list[int]()
+    first = dict[int, None]()
     for column in table[order].T:
         _, which, counts = np.unique(column, return_inverse=True, return_counts=True)
         if counts.max() > (1.0 - RARE) * len(order):
-            first += np.flatnonzero(which != np.argmax(counts))[:RARE_ROWS].tolist()
-    first = list(dict.fromkeys(first))[: MOST_ROWS // 4]
-    return order[[*first, *np.setdiff1d(np.arange(len(order)), first)]]
+            first |= dict.fromkeys(np.flatnonzero(which != np.argmax(counts))[:RARE_ROWS].tolist())
+    front = list(first)[: MOST_ROWS // 4]
+    return order[[*front, *np.setdiff1d(np.arange(len(order)), front)]]
 
 
 def run(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> dict[str, tuple[float, ...]]:
     """R squared by attack and column, for the attacks that have a meaning here."""
-    found = {name: attack(seen, truth, draws) for name, attack in ATTACKS.items()}
-    return {name: _mean(scores) for name, scores in found.items() if scores is not None}
+    found = ((name, attack(seen, truth, draws)) for name, attack in ATTACKS.items())
+    return {name: _mean(scores) for name, scores in found if scores is not None}
 
 
 def _mean(scores: Matrix) -> tuple[float, ...]:

@@ -32,11 +32,10 @@ from dkpca.linalg.rows import (
     threads_of_our_own,
 )
 from dkpca.messages import AuditRequest, AuditRows, Partials, Rows, Statistics, Summary, check_party_name
-from dkpca.party.candidates import Candidate, Candidates, choose_rank, first_look
+from dkpca.party.candidates import Candidate, Candidates, choose_rank
 from dkpca.party.limits import ANYTHING, Limits
 from dkpca.party.questions import StatisticsWanted, SummaryWanted
 from dkpca.party.state import PartyState, State, SumState
-from dkpca.wording import counted
 
 FLAT = 0.5  # of the largest effective rank there is, (trace K)^2 / |K|_F^2: beyond it a spectrum is flat
 LEAST = {"float32": 1e-30, COMPACT: 2.0**-900}  # a factor smaller than this has lost digits
@@ -77,11 +76,11 @@ def summarize(
     device: str | None = None,
     memory: MemoryLimit | None = None,
 ) -> tuple[Summary, PartyState]:
-    """Compute the one message that a party sends, and the state that it keeps.
-
-    `prepared`: columns are standardized already. `known_rows`: attack the message, as somebody who knows so many.
-    """
-    _check_samples(X, party, limits)
+    """The one message that a party sends, attacked by `known_rows` (0: not), and the state that it keeps."""
+    check_party_name(party)
+    limits.check_samples(X.shape[0])
+    if X.shape[0] < 2:
+        raise InputError(f"party {party!r} has 1 row; a fit needs at least 2 samples")
     limits.check_form(asked.precision, "none" if blind is None else "blind")
     rank = limits.bounded(asked.rank.sent_in(asked.precision))
     with threads_of_our_own():  # a decorator would hold the caller's X to the end, beside what is made of it
@@ -100,26 +99,30 @@ def summarize(
             gram = Centered(gram)
 
         # Leading eigenpairs of K, lambda and V (linalg/leading.py picks the solver): as many as the rule first asks
-        # for. `Candidates` computes more if the rule needs them.
-        eigenpairs = partial(leading, gram, solver=asked.solver, random_state=asked.random_state, device=device)
-        most = min(limits.rank, gram.n)
+        # for, and more if it needs them. The rule reads the spectrum, and goals are measured on the message.
         with _naming(party):
-            first = first_look(rank, most, gram.n)
-            pairs = None if first is None else eigenpairs(first[0], enough=first[1])
-
-            # The rank is chosen: the rule reads the spectrum, and goals are measured on the message.
             candidates = Candidates(
                 gram=gram,
                 table=X,
-                message=_message(table, party, sample_ids, blind),
+                message=partial(
+                    Summary,
+                    party=party,
+                    kernel=kernel if blind is None else Precomputed(),
+                    sample_digest=_digest(sample_ids, X) if blind is None else blind.hidden_digest,
+                    n_features=X.shape[1],
+                    diagonal=_diagonal(kernel, X, party),  # a blind center has none
+                    turned=blind is not None,
+                ),
                 precision=asked.precision,
                 digits=DIGITS[limits.precision],
-                most=most,
-                pairs=pairs,
-                eigenpairs=eigenpairs,
+                most=min(limits.rank, gram.n),
+                eigenpairs=partial(
+                    leading, gram, solver=asked.solver, random_state=asked.random_state, device=device
+                ),
                 turn=None if blind is None else blind.turned,
                 device=device,
             )
+            candidates.begin(rank)
             if limits.recovery < 1:  # no message stays within the limits if the coarsest does not
                 known_rows, coarsest = limits.known_rows, candidates.at(0)
                 limits.check_recovery(coarsest.summary.rank, coarsest.recovery(known_rows).worst)
@@ -200,29 +203,6 @@ def measured_for(
     return Measured(X, kernel, origin, shift, scale, standardizing_error(X) if prepared else 0.0)
 
 
-def _message(
-    table: Measured, party: str, sample_ids: Sequence[str] | None, blind: Turned | None
-) -> Callable[..., Summary]:
-    """Return a function that makes the summary from a factor and its bounds; a blind one has no kernel or ids."""
-    kernel = table.kernel if blind is None else Precomputed()
-    return partial(
-        Summary,
-        party=party,
-        kernel=kernel,
-        sample_digest=_digest(sample_ids, table.X) if blind is None else blind.hidden_digest,
-        n_features=table.X.shape[1],
-        diagonal=_diagonal(kernel, table.X, party),
-        turned=blind is not None,
-    )
-
-
-def _check_samples(X: Array, party: str, limits: Limits) -> None:
-    check_party_name(party)
-    limits.check_samples(X.shape[0])
-    if X.shape[0] < 2:
-        raise InputError(f"party {party!r} has {counted(X.shape[0], 'row')}; a fit needs at least 2 samples")
-
-
 def _check_spectrum(values: Array, left_out: float, gram: Gram, party: str) -> None:
     """Refuse a kernel matrix close to the identity: its known eigenvectors would reveal the rotation."""
     # Eigenvalues not sent are taken as equal, which minimizes their sum of squares.
@@ -255,10 +235,7 @@ def extend(
     device: str | None = None,
     memory: MemoryLimit | None = None,
 ) -> Any:
-    """Return the factor rows of new samples, a(y) = k(y, X) V / sqrt(lambda), as `Rows`.
-
-    Exact, the paper's message as `Partials`: distances or inner products to every training sample.
-    """
+    """Factor rows of new samples as `Rows`; exact, distances or inner products to training samples as `Partials`."""
     limits.check_new(exact=exact)
     _check_open(state, limits, state.precision, "so are its new samples: answer with masked numbers (protect='sums')")
     about = state.party, state.summary_id, _digest(sample_ids, X_new)
@@ -285,29 +262,26 @@ def factor_rows(
 ) -> Array:
     """Rows of the party's factor: a(y) = k(y, X) V / sqrt(lambda)."""
     X_new = state.measured(X_new, memory)
+    place, anchors, weights = away_from(device, X_new), state.anchors, state.weights
+    if place is not None:
+        anchors, weights = sent_to(anchors, place), sent_to(weights, place)
+
+    def strip(rows: slice) -> Array:
+        X = X_new[rows, :] if place is None else sent_to(X_new[rows, :], place)
+        A = state.kernel(X, anchors) @ weights
+        return A if place is None else sent_to(A, X_new)
+
+    # a(y) = k(y, X) V / sqrt(lambda), a further row of the factor; with landmarks, k(y, landmarks) times their
+    # weights. A blind fit adds the offset that centers the new row as the fit was centered.
     with quiet():
-        # a(y) = k(y, X) V / sqrt(lambda), a further row of the factor; with landmarks, k(y, landmarks) times their
-        # weights. A blind fit adds the offset that centers the new row as the fit was centered.
-        rows = _beside_anchors(state, X_new, state.weights, device)
-    return rows if state.offset is None else rows + state.offset[None, :]
-
-
-def _beside_anchors(state: PartyState, X: Array, weights: Array, device: str | None) -> Array:
-    """k(X, anchors) @ weights, a strip of rows at a time; the weights of a factor are V / sqrt(lambda)."""
-    place = away_from(device, X)
-    if place is None:
-        return by_strips(lambda rows: state.kernel(X[rows, :], state.anchors) @ weights, X, weights)
-    anchors, there = sent_to(state.anchors, place), sent_to(weights, place)
-    return by_strips(lambda rows: sent_to(state.kernel(sent_to(X[rows, :], place), anchors) @ there, X), X, weights)
+        made = by_strips(strip, X_new, state.weights)
+    return made if state.offset is None else made + state.offset[None, :]
 
 
 def self_values(state: PartyState | SumState, X_new: Array) -> Array:
     """Kernel value of each new sample with itself."""
     if state.kernel.columns_are == "samples":
-        raise InputError(
-            f"party {state.party!r}: rows of a kernel matrix do not contain the diagonal entries of new samples, so "
-            "their variance is unknown"
-        )
+        raise InputError(f"party {state.party!r}: rows of a kernel matrix do not contain the diagonal entries needed")
     return state.kernel.diagonal(state.measured(X_new))
 
 

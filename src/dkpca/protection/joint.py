@@ -1,7 +1,6 @@
 """At the center: the sum of all parties' quantities becomes the summary of one party that has all columns.
 
-From there on everything is as ever: it is fused, certified, reported, and new samples are placed by its rows. The
-summary says how far rounding on the ring, and what landmarks leave out, can have moved it.
+The summary says how far rounding on the ring, and what landmarks leave out, can have moved it.
 """
 
 import math
@@ -59,10 +58,7 @@ def summary_of(kernel: Kernel, joined: Joined) -> Summary:
 
 
 def width_of(kernel: Kernel, joined: Joined) -> float:
-    """Return one over the mean of what gamma multiplies: between different samples, or samples and landmarks.
-
-    For a kernel of inner products that is the mean squared length of a sample. 1 if all of it is zero.
-    """
+    """Return one over the mean of what gamma multiplies, or of the squared lengths of samples; 1 if all is zero."""
     n = joined.what.rows
     if not kernel.unit_diagonal:
         total, count = float(np.trace(joined.total)), n
@@ -96,8 +92,7 @@ def _of_pairs(kernel: Kernel, joined: Joined) -> Summary:
     entry = _entry_error(kernel, total, _uncertainty(joined, kernel))
     K = _gram(kernel, total)
     own = np.diagonal(K).copy()
-    values, vectors = scipy.linalg.eigh(K, overwrite_a=True, check_finite=False)
-    values, vectors = values[::-1], vectors[:, ::-1]
+    values, vectors = (each[..., ::-1] for each in scipy.linalg.eigh(K, overwrite_a=True, check_finite=False))
     noise = max(math.sqrt(n) * DOUBLE * float(values[0]), -float(values[-1]))
     rank = max(1, int((values > noise).sum()))
     factor = vectors[:, :rank] * np.sqrt(np.maximum(values[:rank], 0.0))
@@ -194,19 +189,15 @@ def _gram(kernel: Kernel, total: Numbers) -> Numbers:
 
 
 def _uncertainty(joined: Joined, kernel: Kernel) -> float:
-    """Most by which a number can be wrong: half a step per party, and what their own arithmetic may have lost.
-
-    A party loses `ARITHMETIC` of its own spread at most. Its longest sample is within the longest of the sum; and a
-    distance to any sample within four times the largest distance to a landmark.
-    """
+    """Most by which a number can be wrong: half a step per party, and what their own arithmetic may have lost."""
+    # A party loses `ARITHMETIC` of its own spread at most. Its longest sample is within the longest of the sum; and a
+    # distance to any sample within four times the largest distance to a landmark.
     values, lengths = joined.rings
-    rounding = 0.5 * joined.n_parties * values.step
-    if not joined.what.lengths:
-        return rounding + joined.n_parties * quantities.ARITHMETIC * 4.0 * float(np.max(joined.total, initial=0.0))
-    rounding += 0.5 * joined.n_parties * lengths.step
-    if kernel.unit_diagonal:
-        rounding *= 2.0  # a squared distance is two lengths less twice a product
-    return rounding + joined.n_parties * quantities.ARITHMETIC * 4.0 * float(np.max(np.diagonal(joined.total)))
+    rounding, largest = 0.5 * joined.n_parties * values.step, np.max(joined.total, initial=0.0)
+    if joined.what.lengths:
+        rounding, largest = rounding + 0.5 * joined.n_parties * lengths.step, np.max(np.diagonal(joined.total))
+        rounding *= 2.0 if kernel.unit_diagonal else 1.0  # a squared distance is two lengths less twice a product
+    return rounding + joined.n_parties * quantities.ARITHMETIC * 4.0 * float(largest)
 
 
 def _entry_error(kernel: Kernel, total: Numbers, uncertainty: float) -> float:
@@ -214,8 +205,5 @@ def _entry_error(kernel: Kernel, total: Numbers, uncertainty: float) -> float:
     if kernel.sends_diagonal or not kernel.unit_diagonal:
         return uncertainty
     # k is monotone in the distance d: k(d - u) - k(d + u) bounds the error of an entry whose d is off by u.
-    largest = 0.0
-    for row in total:
-        low, high = kernel.finish(np.maximum(row - uncertainty, 0.0)), kernel.finish(row + uncertainty)
-        largest = max(largest, float(np.max(low - high)))
-    return largest
+    lows = (kernel.finish(np.maximum(row - uncertainty, 0.0)) for row in total)
+    return max(float(np.max(low - kernel.finish(row + uncertainty))) for low, row in zip(lows, total, strict=True))

@@ -35,11 +35,6 @@ class ModularRing:
         levels = 2.0 ** (min(bits, EXACT_BITS) - 1) - 1 - n_parties  # each addend may round up by half a step
         return cls(bits, max(bound, 2.0**-1000) / levels)
 
-    @property
-    def dtype(self) -> Any:
-        """Type that holds one number."""
-        return DTYPES[self.bits]
-
     def encode(self, values: Numbers, bound: float) -> Numbers:
         """Round to whole steps; a value beyond the bound is refused, since clipping would change the sum unseen."""
         largest = float(np.max(np.abs(values), initial=0.0))
@@ -47,7 +42,7 @@ class ModularRing:
             raise InputError(f"a number of size {largest:.3g} is beyond the bound {bound:.3g} of the sum")
         # round(x / step) modulo 2^bits: sums of these are exact, whatever wraps around on the way.
         whole = np.rint(np.asarray(values, dtype=np.float64) / self.step).astype(np.int64)
-        return whole.astype(self.dtype)  # modulo 2 ** bits
+        return whole.astype(DTYPES[self.bits])  # modulo 2 ** bits
 
     def decode(self, total: Numbers) -> Numbers:
         """Return the numbers that a sum stands for."""
@@ -57,10 +52,7 @@ class ModularRing:
 def under_masks(
     numbers: Numbers, party: str, roster: Sequence[str], pair_keys: Mapping[str, bytes], question: str, part: str = ""
 ) -> Packed:
-    """Return ring numbers of a party, from `ModularRing.encode`, with the masks of all its pairs.
-
-    They belong to one question, by its digest, and to one part of the answer, where it has several.
-    """
+    """Return ring numbers of a party with the masks of all its pairs, for one part of the answer to a question."""
     # Numbers + sum of masks s_jk over later parties - sum over earlier ones: each s_jk is added once and subtracted
     # once, so that the sum over all parties has none.
     total = numbers.copy()
@@ -75,9 +67,9 @@ def under_masks(
 
 def added(received: Sequence[Packed], ring: ModularRing, count: int) -> Numbers:
     """Return the sum of all parties' numbers: all parties or noise."""
-    total = np.zeros(count, dtype=ring.dtype)
+    total = np.zeros(count, dtype=DTYPES[ring.bits])
     for packed in received:
-        total += packed.view(ring.dtype)
+        total += packed.view(total.dtype)
     return ring.decode(total)
 
 
@@ -86,14 +78,11 @@ BITS = ModularRing(64, 1.0)  # on which whole numbers are added to find the larg
 
 
 def bits_of(largest: float, random: Numbers) -> Numbers:
-    """A party's part in finding the largest power of two: random numbers below its own bound, zero from there on.
-
-    In the sum over parties an entry is zero just when it is zero for all, but for a chance of 2 ** -64; what it is
-    otherwise is random. So the sum says the largest bound of all parties, and neither whose it is nor any other.
-    """
+    """A party's part in finding the largest power of two: random numbers below its own bound, zero from there on."""
     if not math.isfinite(largest):
         raise InputError("the numbers to be added are not finite; scale the columns")
-    # Entry i is random while 2^p_i is below the party's largest number, and zero from there on.
+    # Entry i is random while 2^p_i is below the party's largest number. In the sum over parties an entry is zero just
+    # when it is zero for all, but for a chance of 2^-64: the sum says the largest bound of all, and not whose it is.
     return np.where(2.0 ** POWERS.astype(float) < largest, random, np.uint64(0)).astype(DTYPES[64])
 
 

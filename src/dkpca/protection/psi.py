@@ -91,14 +91,10 @@ class RingMember:
     def first(self) -> RaisedIds:
         """Own list: hashed, padded, in a private random order, raised to the secret."""
         # H(id)^a for each id, a the party's secret exponent: points of P-256, of which only x-coordinates travel.
-        n = len(self._ids)
-        points = b"".join(
-            self._raised(self.ring.hashed("id", self._ids[i]))
-            if i < n
-            else self._raised(self.ring.hashed("padding", self._drawn("padding", str(i))))
-            for i in self._order
-        )
-        sent = self._list_of(self.name, 0, points)
+        n, hashed = len(self._ids), self.ring.hashed
+        padding = (self._drawn("padding", str(i)) for i in range(n, self.length))
+        points = [*(hashed("id", each) for each in self._ids), *(hashed("padding", each) for each in padding)]
+        sent = self._list_of(self.name, 0, (points[i] for i in self._order))
         self.remember(sent)
         return sent
 
@@ -122,7 +118,7 @@ class RingMember:
             self.first()
         if not self._sent.isdisjoint(entries):
             raise ProtectionError(f"the list of {received.owner!r} has entries that {self.name!r} sent itself")
-        answer = self._list_of(received.owner, hop, b"".join(self._raised(x) for x in entries))
+        answer = self._list_of(received.owner, hop, entries)
         self._answered[received.owner] = (entries, answer)
         return answer
 
@@ -135,9 +131,10 @@ class RingMember:
             raise ProtectionError("a padded entry was said to be a common sample: someone changed a list")
         return rows
 
-    def _list_of(self, owner: str, hop: int, points: bytes) -> RaisedIds:
-        context, data = _context(self.ring, owner, hop), np.frombuffer(points, dtype=np.uint8)
-        return RaisedIds(self.name, owner, hop, self.ring.normalization, context, data)
+    def _list_of(self, owner: str, hop: int, points: Iterable[bytes]) -> RaisedIds:
+        """A list whose points are raised to the own secret."""
+        data = np.frombuffer(b"".join(map(self._raised, points)), dtype=np.uint8)
+        return RaisedIds(self.name, owner, hop, self.ring.normalization, _context(self.ring, owner, hop), data)
 
     def _raised(self, x: bytes) -> bytes:
         point = _decoded(x)
@@ -167,18 +164,12 @@ def intersection(by_owner: Mapping[str, Sequence[bytes]]) -> dict[str, list[int]
     """Positions of the common samples in each party's list, in one common order: that of the entries."""
     # H(id)^(a b c ...) is the same point whoever raised it first: equal entries are equal ids.
     common = sorted(set.intersection(*(set(entries) for entries in by_owner.values())))
-    found = {}
-    for owner, entries in by_owner.items():
-        position = {entry: i for i, entry in enumerate(entries)}
-        found[owner] = [position[entry] for entry in common]
-    return found
+    position = {owner: {entry: i for i, entry in enumerate(entries)} for owner, entries in by_owner.items()}
+    return {owner: [position[owner][entry] for entry in common] for owner in by_owner}
 
 
 def union(by_owner: Mapping[str, Sequence[bytes]]) -> tuple[int, dict[str, list[int]]]:
-    """Number of samples that at least one party has, and the place of each entry of each party's list among them.
-
-    Lists must not be padded: padding would become samples.
-    """
+    """Number of samples that any party has, and the place of each entry of each list, unpadded, among them."""
     place = {entry: i for i, entry in enumerate(sorted(set().union(*by_owner.values())))}
     return len(place), {owner: [place[entry] for entry in entries] for owner, entries in by_owner.items()}
 

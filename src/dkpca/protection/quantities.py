@@ -1,11 +1,9 @@
 """What adds up over parties before a kernel is formed: inner products or distances, piece by piece.
 
 All pairs of samples make the exact kernel matrix of the joined table; the columns of landmarks, drawn by the name of
-the run, an approximation for many samples. A piece is some rows of it, so that none needs more memory than it takes.
-
-Squared distances between all pairs travel as inner products of samples measured from the mean, which say the same:
-one sample far from all others makes all its distances large, but only its own length among the products. Lengths go
-on a ring of 64 bits, with a bound of their own.
+the run, an approximation for many samples. Squared distances between all pairs travel as inner products of samples
+measured from the mean: one sample far from all others makes all its distances large, but only its own length among
+the products. Lengths go on a ring of 64 bits, with a bound of their own.
 """
 
 import hashlib
@@ -37,9 +35,7 @@ SumKind = Literal["pairs", "columns", "new", "scores", "statistic"]
 class Addends:
     """Numbers that all parties add up: for each row, with each column."""
 
-    kind: (
-        SumKind  # all pairs of samples, samples with landmarks, new samples with these, shares of scores, one number
-    )
+    kind: SumKind  # pairs of samples, samples with landmarks, new samples with these, shares of scores, one number
     rows: Count
     columns: Count
     bits: Bits  # of the ring on which numbers are added
@@ -123,10 +119,7 @@ class Compared:
 
 @threads_of_our_own()
 def addend(what: Addends, compared: Compared, rows: slice) -> tuple[Numbers, Numbers | None]:
-    """A party's own numbers of one piece, and the lengths of its rows where they go along.
-
-    Rows are compared with the anchors, unless with each other.
-    """
+    """A party's own numbers of one piece, and the lengths of its rows where they go along."""
     X = compared.X
     others = X[rows.start :] if what.kind == "pairs" else compared.anchors
     block = compared.between(X[rows], others)
@@ -148,12 +141,11 @@ Piecewise = Callable[[slice], tuple[Numbers, Numbers | None]]  # a party's own n
 
 def largest(what: Addends, numbers: Piecewise) -> tuple[float, float]:
     """Size of the largest of a party's numbers, and of its lengths."""
-    values_at_most, lengths_at_most = 0.0, 0.0
+    most = np.zeros(2)
     for rows in what.pieces:
-        values, lengths = numbers(rows)
-        values_at_most = max(values_at_most, float(np.max(np.abs(values), initial=0.0)))
-        lengths_at_most = max(lengths_at_most, 0.0 if lengths is None else float(np.max(np.abs(lengths))))
-    return values_at_most, lengths_at_most
+        sizes = (0.0 if each is None else np.max(np.abs(each), initial=0.0) for each in numbers(rows))
+        most = np.maximum(most, [*sizes])
+    return float(most[0]), float(most[1])
 
 
 def bounds_without_data(what: Addends, kernel: Kernel, n_features: int) -> tuple[float, float] | None:

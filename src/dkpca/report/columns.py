@@ -107,16 +107,10 @@ class OwnColumns:
 
     names: tuple[str, ...]
     correlations: Matrix  # (n_columns, n_components)
-    n_samples: int
-    notes: tuple[str, ...]
+    chance: float  # correlation that the best of as many unrelated columns would reach by chance, about
     associations: Matrix  # (up to MOST_ASSOCIATED columns, n_components): distance correlations
     shuffled: float  # largest of them when the samples are shuffled
-
-    @property
-    def chance(self) -> float:
-        """Correlation that the best of as many unrelated columns would reach by chance, about."""
-        tries = max(2, len(self.names))
-        return min(1.0, math.sqrt(2.0 * math.log(2.0 * tries) / self.n_samples))
+    notes: tuple[str, ...]
 
     def top(self, values: Any, count: int) -> list[tuple[str, float]]:
         """Columns with the largest values in size, the largest first."""
@@ -145,7 +139,8 @@ def own_columns(path: Path, how: Reading, names: Sequence[str], scores: Matrix) 
     Z, shuffled = np.column_stack(list(found.values())), np.random.default_rng(0).permutation(components)
     correlations, X = np.clip(Z.T @ components / len(rows), -1.0, 1.0), Z[:, :MOST_ASSOCIATED]
     nonlinear, by_chance = associations(X, components), float(associations(X, shuffled).max())
-    return OwnColumns(tuple(found), correlations, len(rows), tuple(notes), nonlinear, by_chance)
+    chance = min(1.0, math.sqrt(2.0 * math.log(2.0 * max(2, len(found))) / len(rows)))
+    return OwnColumns(tuple(found), correlations, chance, nonlinear, by_chance, tuple(notes))
 
 
 def _as_numbers(values: pl.Series) -> Iterator[tuple[str, Any]]:

@@ -1,7 +1,6 @@
 """Everything one page shows: from what a person asks for, and whatever holds scores, to what its scripts read."""
 
 import base64
-import csv
 import json
 import re
 import zlib
@@ -14,10 +13,8 @@ import numpy as np
 import polars as pl
 
 from dkpca import messages
-from dkpca.analysis import importance
 from dkpca.analysis.outcomes import Outcomes, outcomes
 from dkpca.errors import InputError, WireError
-from dkpca.exchange.own_table import DRIVES
 from dkpca.fusion.scoring import party_shares
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import to_numpy
@@ -35,16 +32,11 @@ CERTIFICATE = "certificate.json"  # beside an embedding
 PROVED = ("captured_share_at_least", "optimality_at_least")
 TOLD = dict.fromkeys((*PROVED, "optimality_estimate"), Share) | {"meaning": Line, "n_parties": Count}
 # What a study wrote beside a result, beyond the settings of its plan.
-DERIVED = dict.fromkeys(("plan", "n_samples", "n_components"), Count) | {
-    "kernel": dict[str, Kernel],
-    "columns": dict[str, int],
-    "versions": dict[str, str],
-}
+KINDS = {"kernel": dict[str, Kernel], "columns": dict[str, int], "versions": dict[str, str]}
+DERIVED = dict.fromkeys(("plan", "n_samples", "n_components"), Count) | KINDS
 COMPONENT = re.compile(r"component_\d+")
 PLAIN = Reading()
-TURNED = (
-    "the samples are rotated by a secret of the parties: a point is not a sample; each party can draw its own report"
-)
+TURNED = "samples are rotated by a secret of the parties: a point is not a sample; each party can draw its own"
 FITTED, NEW, OUTSIDE, COMPLETED, NEW_COMPLETED = range(5)
 TOP_COLUMNS = 8
 MOST_BARS = 30  # components drawn with an error bar
@@ -197,7 +189,6 @@ class Content:
     own: OwnColumns | None = None
     notes: Sequence[str] = ()
     outcomes: Sequence[Outcomes] = ()  # of the samples of the fit, and of new ones
-    drives: tuple[list[str], Matrix] | None = None  # columns of the party, and how much each drives a component
 
 
 def assemble(
@@ -238,22 +229,7 @@ def assemble(
     in_fit = {name for name, use in how.text_of if use != "ignore"}  # perhaps too many categories to correlate
     found = outcomes_of(source, placed, known, in_fit | {*(own.names if own else ())})
     notes = list(dict.fromkeys(notes))  # the table of labels may be the party's own
-    return Content(source, title or source.title, known, placed, own, notes, found, _drives(source))
-
-
-def _drives(source: Source) -> tuple[list[str], Matrix] | None:
-    """Read the importance of columns that a study left beside its result."""
-    path = (source.path if source.path.is_dir() else source.path.parent) / DRIVES
-    if not path.exists():
-        return None
-    try:
-        columns, found = importance.from_csv(storage.read(path))
-        usable = found.shape[1:] == source.scores.shape[1:] and np.isfinite(found).all()
-    except (ValueError, csv.Error):
-        usable = False
-    if not usable:
-        raise InputError(f"{path}: is not a table of one finite number per component; get the file again")
-    return columns, found
+    return Content(source, title or source.title, known, placed, own, notes, found)
 
 
 def outcomes_of(
@@ -333,8 +309,6 @@ def packed(content: Content, most: int) -> dict[str, Any]:
                 ("distance correlation", own.associations, own.shuffled),
             )
         }
-    if content.drives is not None:
-        header["drives"] = _driving(*content.drives, np.sum(source.scores**2, axis=0))
     return header
 
 
@@ -355,9 +329,9 @@ def _of_run(run: Run) -> dict[str, Any]:
     found, shares = to_numpy(run.model.eigenvalues).astype(float), party_shares(run.model)
     estimated, proved = certificate.component_estimates, certificate.component_errors_at_most
     return {
-        "errors": {
-            name: np.sqrt(squared[:MOST_BARS]).tolist()  # sines
-            for name, squared in (("estimated", estimated), ("proved", proved))
+        "errors": {  # sines
+            "estimated": np.sqrt(estimated[:MOST_BARS]).tolist(),
+            "proved": np.sqrt(proved[:MOST_BARS]).tolist(),
         },
         "scree": {
             "found": (found / total).tolist(),
@@ -366,11 +340,3 @@ def _of_run(run: Run) -> dict[str, Any]:
         },
         "influence": {"parties": list(shares), "shares": [own.tolist() for own in shares.values()]},
     }
-
-
-def _driving(columns: Sequence[str], drives: Matrix, eigenvalues: Any) -> dict[str, Any]:
-    """Columns whose derivatives are largest in size, by component: name, share of the eigenvalue."""
-    values = drives / np.where(eigenvalues > 0, eigenvalues, 1.0)
-    order = np.argsort(-np.abs(values), axis=0, kind="stable")[:TOP_COLUMNS]
-    top = [[(columns[j], float(values[j, d])) for j in order[:, d].tolist()] for d in range(values.shape[1])]
-    return {"top": top, "most": max((abs(v) for each in top for _, v in each), default=1.0) or 1.0}

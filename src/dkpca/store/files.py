@@ -94,22 +94,6 @@ def naming(path: Path, *, opened: Path | None = None) -> Iterator[None]:
         raise type(error)(named) from error
 
 
-@contextlib.contextmanager
-def naming_files(paths: Mapping[str, Path]) -> Iterator[None]:
-    """Add to an error about parties which files they came in."""
-    try:
-        yield
-    except FusionError as error:
-        named = [party for party in paths if repr(party) in str(error)]
-        files = ", ".join(_with_party(party, paths[party]) for party in named or paths)
-        raise FusionError(f"{error} (files: {files})") from error
-
-
-def _with_party(party: str, path: Path) -> str:
-    """Name of a file, and whose it is where its name says another."""
-    return str(path) if path.name.partition(".")[0] == party else f"{path} is from {party!r}"
-
-
 def encode_state(state: State) -> bytes:
     """Return the state as the bytes of one file."""
     check_offered(state.kernel)
@@ -175,13 +159,13 @@ def decode_model(data: Buffer, beside: Mapping[str, Summary] | None = None) -> F
     """Return a model that was saved with its messages inside, or that has them beside it; or raise `WireError`."""
     header, arrays = container.unpack(data, entry=MODEL, max_header=MOST_MODEL_HEADER)
     header = container.verify(header, arrays)
-    inside = {name.removeprefix(INSIDE): array for name, array in arrays.items() if name.startswith(INSIDE)}
+    inside, arrays = _parted(arrays, INSIDE)
     if beside is None and not inside:
         raise WireError("is the model of a run, without its messages; give these to dkpca.fuse")
     summaries = beside or {name: _summary(array.tobytes()) for name, array in sorted(inside.items())}
     if header.get("summary_ids") != _ids(summaries):
         raise WireError("does not belong to its messages")
-    return _model(header, {name: own for name, own in arrays.items() if not name.startswith(INSIDE)}, summaries)
+    return _model(header, arrays, summaries)
 
 
 def model_beside(directory: Path) -> FusedModel:
@@ -201,8 +185,7 @@ def _model(header: Header, arrays: Arrays, summaries: Mapping[str, Summary]) -> 
     fields, lacked = _as_today(dict(header.get("fields") or {}), arrays), None
     if LACKING in fields:
         said, settings = codec.values(SAID, fields.pop(LACKING), what="not a model"), fields.get("settings")
-        places = {name.removeprefix(PLACES): own for name, own in arrays.items() if name.startswith(PLACES)}
-        arrays = Arrays({name: array for name, array in arrays.items() if not name.startswith(PLACES)})
+        places, arrays = _parted(arrays, PLACES)
         fit = codec.decode(FusionSettings, settings, what="not a model")
         if (
             set(said) != set(SAID)
@@ -256,6 +239,12 @@ def _fits(model: FusedModel, n_samples: int) -> bool:
     return bool(in_range) and all(array.shape == shape for array, shape in expected)
 
 
+def _parted(arrays: Arrays, prefix: str) -> tuple[Arrays, Arrays]:
+    """Arrays whose names begin so, without that; and the others."""
+    found = Arrays({name.removeprefix(prefix): own for name, own in arrays.items() if name.startswith(prefix)})
+    return found, Arrays({name: own for name, own in arrays.items() if not name.startswith(prefix)})
+
+
 def _as_array(data: bytes) -> Array:
     return np.frombuffer(data, dtype=np.uint8)
 
@@ -273,7 +262,7 @@ def _ids(summaries: Mapping[str, Summary]) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted:
-    """Everything a fitted estimator needs to go on where it was saved; the first four are the file's facts."""
+    """What a fitted estimator needs to go on where it was saved; the first four are the file's facts."""
 
     party_names: tuple[str, ...]  # in the order of the input
     feature_names: tuple[str, ...]  # of the one table that was cut into parties, if it had names
@@ -281,7 +270,7 @@ class Fitted:
     shield: Shield = field(default_factory=Shield)  # how the fit was protected
     parameters: Mapping[str, Any]  # of the constructor
     model: FusedModel
-    states: Mapping[str, State]  # as far as they are known here
+    states: Mapping[str, State]
     ids: tuple[Any, ...] | None = None  # labels of the rows of the fit
 
 
@@ -289,7 +278,7 @@ APART = ("parameters", "model", "states", "ids")  # of these, no facts
 
 
 def write_estimator(path: Path, fitted: Fitted) -> None:
-    """Replace the file, for its owner's eyes only; nothing is changed unless all of it can be written."""
+    """Replace the file, for its owner's eyes only."""
     files = {INNER_MODEL: encode_model(fitted.model)}
     files |= {INNER_STATE + name: encode_state(state) for name, state in fitted.states.items()}
     if fitted.ids is not None:
@@ -314,41 +303,34 @@ def read_estimator(path: Path, hints: Mapping[str, Any]) -> Fitted:
         header, arrays = container.unpack(data, entry=PRIVATE, max_header=MOST_PRIVATE_HEADER)
         if "estimator" not in header:
             raise WireError("the state of one party, not a fitted estimator; dkpca.load opens it")
-        header = container.verify(header, arrays)
-        saved_by = header.get("dkpca", "0.1")
-        if header["estimator"] not in (1, ESTIMATOR_VERSION):
-            raise WireError(
-                f"{ESTIMATOR} has format version {header['estimator']!r}, of dkpca {saved_by}; dkpca "
-                f"{version('dkpca')} reads 1 and {ESTIMATOR_VERSION}"
-            )
-        return _fitted(header, arrays, hints, f"{ESTIMATOR} of dkpca {saved_by}")
+        return _fitted(container.verify(header, arrays), arrays, hints)
 
 
-def _fitted(header: Mapping[str, Any], arrays: Mapping[str, Any], hints: Mapping[str, Any], what: str) -> Fitted:
+def _fitted(header: Mapping[str, Any], arrays: Arrays, hints: Mapping[str, Any]) -> Fitted:
+    what, kind = f"{ESTIMATOR} of dkpca {header.get('dkpca', '0.1')}", header["estimator"]
     given = header.get("parameters")
+    if kind not in (1, ESTIMATOR_VERSION):
+        raise WireError(f"{what}: has format version {kind!r}; this dkpca reads 1 and {ESTIMATOR_VERSION}")
     if isinstance(given, dict):
         given = {name: value for name, value in given.items() if name not in FORMER}
-    if INNER_MODEL not in arrays:
+    states, others = _parted(arrays, INNER_STATE)
+    if INNER_MODEL not in others or not set(others) <= {INNER_MODEL, IDS}:
         raise WireError(f"{what}: does not have the parts of its kind; save it again")
     fitted = codec.decode(
         Fitted,
         header.get("facts"),
         what=what,
         parameters=codec.values(hints, given, what=what),
-        model=decode_model(arrays[INNER_MODEL].tobytes()),
-        states={
-            name.removeprefix(INNER_STATE): decode_state(data.tobytes())
-            for name, data in arrays.items()
-            if name.startswith(INNER_STATE)
-        },
-        ids=_labels(arrays.get(IDS)),
+        model=decode_model(others[INNER_MODEL].tobytes()),
+        states={name: decode_state(data.tobytes()) for name, data in states.items()},
+        ids=_labels(others[IDS].tobytes()) if IDS in others else None,
     )
-    if fitted.shield.protect != "none" and header["estimator"] == 1:
+    if set(states) != set(fitted.party_names):
+        raise WireError(f"{what}: does not have the parts of its kind; save it again")
+    if fitted.shield.protect != "none" and kind == 1:
         raise WireError(f"{what}: a protected fit from before version 2 of the protocol; fit again")
     if fitted.sources:
         raise WireError(f"{what}: a fit of tables given as paths, which are no longer opened; fit again")
-    if not set(arrays) <= {INNER_MODEL, IDS, *(INNER_STATE + name for name in fitted.party_names)}:
-        raise WireError(f"{what}: does not have the parts of its kind; save it again")
     return fitted
 
 
@@ -358,10 +340,8 @@ def _label(label: Any) -> Any:
     return label if isinstance(label, str | int | float) else str(label)
 
 
-def _labels(data: Any) -> tuple[Any, ...] | None:
-    if data is None:
-        return None
-    labels = strict_json.loads(data.tobytes())
+def _labels(data: bytes) -> tuple[Any, ...]:
+    labels = strict_json.loads(data)
     if not isinstance(labels, list) or not all(isinstance(label, str | int | float) for label in labels):
         raise WireError(f"{ESTIMATOR}: does not have the ids of its samples as a list; save it again")
     return tuple(labels)
@@ -386,20 +366,16 @@ def save(path: str | Path, item: Saved) -> None:
     path : str or Path
         The file; one that is there is replaced.
     item : message of dkpca.messages, PartyState or FusedModel
-        A state contains data: only the owner of its file may read it (mode 0600), and it is never sent.
-        A model's file has the summaries inside and can be used alone.
+        A state contains data: only the owner of its file may read it. A model is kept with its summaries.
 
     Examples
     --------
     >>> import tempfile
-    >>> from pathlib import Path
-    >>> import numpy as np
     >>> import dkpca
-    >>> X = np.random.default_rng(0).normal(size=(50, 4))
-    >>> summary, state = dkpca.summarize(X, party="bank", kernel=dkpca.kernels.Linear(), rank=2)
+    >>> summary, _ = dkpca.summarize([[1.0], [0.0]], party="bank", kernel="linear", rank=1)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     dkpca.save(Path(folder, "bank.summary"), summary)
-    ...     dkpca.load(Path(folder, "bank.summary")).party
+    ...     dkpca.save(f"{folder}/bank.summary", summary)
+    ...     dkpca.load(f"{folder}/bank.summary", dkpca.Summary).party
     'bank'
     """
     for entry, (kind, encode, _) in KINDS.items():
@@ -414,31 +390,23 @@ def load(path: str | Path) -> Saved: ...
 @overload
 def load(path: str | Path, kind: type[SavedT]) -> SavedT: ...
 def load(path: str | Path, kind: type[Any] | None = None) -> Any:
-    """Read what `save` or a command wrote; the file says what it is.
+    """Read what `save` or a command wrote: a message, a private state, or a model, with NumPy arrays.
 
     Parameters
     ----------
     path : str or Path
-        A message, a party's private state, or a model that was saved alone. Nothing in it is executed.
+        The file; it says what it is, and nothing in it is executed. A bad one raises `dkpca.errors.WireError`.
     kind : type, optional
         Class that is wanted, such as `dkpca.Summary`; a file that holds something else is refused. None: any.
-
-    Returns
-    -------
-    message of dkpca.messages, PartyState or FusedModel
-        With NumPy arrays. A bad file raises `dkpca.errors.WireError`.
 
     Examples
     --------
     >>> import tempfile
-    >>> from pathlib import Path
-    >>> import numpy as np
     >>> import dkpca
-    >>> X = np.random.default_rng(0).normal(size=(50, 4))
-    >>> summary, _ = dkpca.summarize(X, party="bank", kernel=dkpca.kernels.Linear(), rank=2)
+    >>> summary, _ = dkpca.summarize([[1.0], [0.0]], party="bank", kernel="linear", rank=1)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     dkpca.save(Path(folder, "model"), dkpca.fuse([summary], n_components=1))
-    ...     dkpca.load(Path(folder, "model"), dkpca.FusedModel).n_components
+    ...     dkpca.save(f"{folder}/model", dkpca.fuse([summary], n_components=1))
+    ...     dkpca.load(f"{folder}/model").n_components
     1
     """
     data = storage.read(Path(path))

@@ -11,7 +11,7 @@ The messages alone are enough: a center that died, or that gets one more summary
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
@@ -22,8 +22,7 @@ import numpy as np
 from dkpca import messages, wire
 from dkpca.errors import FusionError, InputError, StorageError, WireError
 from dkpca.fusion import FusedModel, fused_model
-from dkpca.fusion.diagnostics import outside_at_center
-from dkpca.fusion.scoring import Placed
+from dkpca.fusion.scoring import Placed, outside_at_center
 from dkpca.linalg.arrays import let_go, to_numpy
 from dkpca.messages import Count, Rows, Summary
 from dkpca.store import storage
@@ -33,7 +32,6 @@ from dkpca.store.files import (
     by_party,
     model_beside,
     model_pieces,
-    naming_files,
     receive,
     stored_summaries,
 )
@@ -57,7 +55,6 @@ TYPES = {
     "covariates": tuple[str, ...],
     "versions": dict[str, str],
 }
-LOST_NAMES = "the samples are numbered: their names so far could not be read; name them with --ids"
 RESULT = "result.scores"  # a message for the parties
 
 
@@ -86,7 +83,7 @@ def settings_of(
     }
     return {
         "n_components": model.n_components,
-        "center": model.centered,
+        "center": model.settings.center,
         "solver": model.solver,
         "kernel": model.kernel.to_dict(),
         "n_samples": summary.n_samples,
@@ -110,8 +107,6 @@ class Run:
     model: FusedModel
     settings: Mapping[str, Any]  # as in settings.json
     sample_names: Sequence[str]
-    notes: tuple[str, ...] = ()  # what could not be taken over from the run before, in words
-    came_in: Mapping[str, str] = field(default_factory=dict)  # file of each summary, of a run that was fused just now
 
 
 def fuse(
@@ -140,15 +135,12 @@ def fuse(
     with ExitStack() as held:
         if not new:
             held.enter_context(storage.writing(path))
-        before, notes = _settings_before(path, needed=model is None and not {"n_components", "center"} <= set(asked))
+        before = read_settings(path)
         accepted = _merged(path, received, without, keep or not received)
         model = model or _fused(path, before, accepted, roster=list(roster) or None, **asked)
         ways = tuple(id_normalize or (before.get("id_normalize", ()) if sample_names is None else ()))
-        names, named_by, lost = names_of(path, next(iter(model.summaries.values())), sample_names, ways)
-        kept = path / "messages"
-        used = {name: "kept from the run" if i.path.parent == kept else i.path.name for name, i in accepted.items()}
-        settings = settings_of(model, accepted, named_by, ways)
-        run = Run(path, model, settings, names, (*notes, *lost), used)
+        names, named_by = names_of(path, before, next(iter(model.summaries.values())), sample_names, ways)
+        run = Run(path, model, settings_of(model, accepted, named_by, ways), names)
         if new:  # it gets its directory when there is something to write
             held.enter_context(storage.writing(path))
         _write(run, accepted, states or {}, without)
@@ -165,7 +157,7 @@ def load(path: Path) -> Run:
     settings = settings_of(model, stored_summaries(path), named_by, ways) | {"versions": stated.get("versions", {})}
     summary = next(iter(model.summaries.values()))
     if named_by == ROW_NUMBERS:
-        return Run(path, model, settings, numbered(summary.n_samples))
+        return Run(path, model, settings, [*map(str, range(summary.n_samples))])
     names = stored_names(path, summary.sample_digest, ways)
     if names is None:
         raise InputError(
@@ -175,23 +167,13 @@ def load(path: Path) -> Run:
     return Run(path, model, settings, names)
 
 
-def _settings_before(path: Path, *, needed: bool) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Settings that a fusion goes on with; the messages alone are enough, so damaged ones are only said."""
-    try:
-        return read_settings(path), ()
-    except (InputError, StorageError) as error:
-        taken = "; 10 components, centered, are taken where nothing else was asked for" if needed else ""
-        return {}, (f"the settings so far could not be used{taken} ({error})",)
-
-
 def _merged(path: Path, received: Sequence[Received], without: Sequence[str], keep: bool) -> dict[str, Received]:
     """Stored and new summaries by party, the new ones winning; nobody stays unasked."""
     new = by_party(received)
     merged = stored_summaries(path) | new
     if not merged:
         raise FusionError(f"{path}: no summary was given, and none is there; name the parties' summary files")
-    unknown = sorted(set(without) - set(merged))
-    if unknown:
+    if unknown := sorted(set(without) - set(merged)):
         raise FusionError(f"no summary from {unknown} to leave out; there are {sorted(merged)}")
     staying = sorted(set(merged) - set(new) - set(without))
     if staying and not keep:
@@ -207,16 +189,12 @@ def _fused(path: Path, before: Mapping[str, Any], accepted: Mapping[str, Receive
     known = {"n_components": 10} | {k: before[k] for k in ("n_components", "center", "law", "weights") if k in before}
     settings = known | {name: value for name, value in asked.items() if value is not None}
     weights, wanted = settings.get("weights"), settings.pop("n_components")
-    if isinstance(weights, Mapping) and asked.get("weights") is None and set(weights) != set(accepted):
-        raise InputError(
-            f"the run so far has weights for {sorted(weights)}, and now the parties are {sorted(accepted)}; "
-            "give --weights"
-        )
+    if isinstance(weights, Mapping) and set(weights) != set(accepted):
+        raise InputError(f"the weights are for {sorted(weights)}, the parties are {sorted(accepted)}; give --weights")
     if before.get("covariates"):
         settings["covariates"] = model_beside(path).covariates
-    with naming_files({name: item.path for name, item in accepted.items()}):
-        fuse = partial(fused_model.fuse, [item.message for item in accepted.values()], **settings)
-        return fused_model.fused(wanted, lambda count: fuse(n_components=count))
+    fuse = partial(fused_model.fuse, [item.message for item in accepted.values()], **settings)
+    return fused_model.fused(wanted, lambda count: fuse(n_components=count))
 
 
 def _write(run: Run, accepted: Mapping[str, Received], states: Mapping[str, bytes], without: Sequence[str]) -> None:
@@ -251,24 +229,13 @@ def _writing(pieces: Sequence[Buffer]) -> Callable[[BinaryIO], None]:
 def check(path: Path) -> None:
     """Find out before any work whether a run can be written there."""
     storage.check_folder(path if path.exists() else path.parent)
-    check_version(path)
     found = {file.name for file in path.iterdir()} if path.is_dir() else set()  # at one moment: others may write
     if found - {storage.LOCK} and "messages" not in found:  # the result of a study has settings too
         raise InputError(f"{path}: is a directory with other files in it, not a run; choose another --out")
 
 
-def check_version(path: Path) -> None:
-    """Refuse a run of the former network; its messages still fuse."""
-    if (path / "request.json").exists():
-        raise InputError(
-            f"{path}: is a run of the network of an earlier version; fuse its messages into a new run with "
-            f"'dkpca fuse {path / 'messages'}/*.summary --out NEW'"
-        )
-
-
 def read_settings(path: Path) -> dict[str, Any]:
     """Settings of a run; empty if there are none yet, or if they are those of a study's result."""
-    check_version(path)
     file = path / SETTINGS
     if not file.exists():
         return {}
@@ -281,7 +248,7 @@ def read_settings(path: Path) -> dict[str, Any]:
         codec.values(TYPES, {key: stated[key] for key in TYPES if key in stated}, what=str(file))
         return stated
     except (InputError, WireError) as error:
-        raise InputError(f"{error}; repeat 'dkpca fuse --out {path}'") from error
+        raise InputError(f"{error}; delete it, and repeat 'dkpca fuse --out {path}'") from error
 
 
 def is_projection(path: Path) -> bool:
@@ -307,24 +274,20 @@ def stored_names(path: Path, digest: str, id_normalize: Sequence[str]) -> list[s
 
 
 def names_of(
-    path: Path, summary: Summary, given: Sequence[str] | None, id_normalize: Sequence[str]
-) -> tuple[Sequence[str], Literal["ids", "row numbers"], tuple[str, ...]]:
-    """Sample names, where they are from, and what became of those so far."""
+    path: Path, before: Mapping[str, Any], summary: Summary, given: Sequence[str] | None, id_normalize: Sequence[str]
+) -> tuple[Sequence[str], Literal["ids", "row numbers"]]:
+    """Sample names: those given, or those so far, or numbers where there have been none."""
     if given is not None and messages.digest(matching_keys(given, id_normalize)) != summary.sample_digest:
         raise FusionError(
             f"the {len(given)} ids given are not those of the {summary.n_samples} samples in the messages, in their "
-            "order; give the ids that the parties used (with their --id-normalize, if they agreed on one), or none"
+            "order; give the ids that the parties used, with their --id-normalize"
         )
     names = stored_names(path, summary.sample_digest, id_normalize) if given is None else given
     if names is not None:
-        return names, "ids", ()
-    by_position = summary.sample_digest == messages.row_number_digest(summary.n_samples)
-    lost = () if by_position or not (path / SETTINGS).exists() else (LOST_NAMES,)
-    return numbered(summary.n_samples), ROW_NUMBERS, lost
-
-
-def numbered(n_samples: int) -> list[str]:
-    return [str(row) for row in range(n_samples)]
+        return names, "ids"
+    if before.get("sample_names") == "ids" and summary.sample_digest != messages.row_number_digest(summary.n_samples):
+        raise FusionError(f"{path}: the names of the samples so far cannot be read; name them with --ids")
+    return [*map(str, range(summary.n_samples))], ROW_NUMBERS
 
 
 def write_new(
@@ -336,10 +299,9 @@ def write_new(
     digest: str,
     places: Mapping[str, Sequence[int]] | None,
 ) -> list[str]:
-    """Write the scores of new samples, and the messages they came in, to a directory.
+    """Write the scores of new samples, and the messages they came in, to a directory; return those outside the fit.
 
-    Returns which samples lie outside the range of the fit; settings.json has them, the missing parties, and the
-    samples that the others lack: all but those at their `places`.
+    settings.json has these too, the missing parties, and the samples that others lack: all but those at `places`.
     """
     # Without ids, not the numbers that samples of the fit may have.
     scores = to_numpy(placed.scores)
@@ -360,15 +322,14 @@ def write_new(
         "lacking": lacking,
         "versions": versions(),
     }
+    embeddings = embedding_files(names, scores, outside=flags, completed=completed)
+    produced: dict[str, Content] = {f"messages/{rows.party}.rows": wire.encode(rows) for rows in sent}
+    produced[RESULT] = wire.encode(fused_model.result(run.model, scores, digest))
+    produced[SETTINGS] = storage.as_json(settings)
     with storage.writing(out):
-        produced: dict[str, Content] = {
-            **{f"messages/{rows.party}.rows": wire.encode(rows) for rows in sent},
-            **embedding_files(names, scores, outside=flags, completed=completed),
-            RESULT: wire.encode(fused_model.result(run.model, scores, digest)),
-            SETTINGS: storage.as_json(settings),
-        }
-        files = {out / name: data for name, data in produced.items()}
-        for former in set(storage.make_directory(out / "messages").glob("*.rows")) - set(files):
+        # Embeddings go first and come last: where they are, the rest belongs to them.
+        for former in (*map(out.joinpath, embeddings), *storage.make_directory(out / "messages").glob("*.rows")):
             storage.remove(former)
-        storage.write_all(files)
+        for name, data in (*produced.items(), *embeddings.items()):
+            storage.write(out / name, data)
     return outside

@@ -11,8 +11,6 @@ import json
 import mmap
 import os
 import secrets
-import stat
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -23,24 +21,12 @@ from dkpca.wording import in_bytes, toml_values
 
 PRIVATE_MODE, PUBLIC_MODE = 0o600, 0o666  # the second is narrowed by the umask
 
-NO_WAITING, BINARY = getattr(os, "O_NONBLOCK", 0), getattr(os, "O_BINARY", 0)  # of Unix, and of Windows
+BINARY = getattr(os, "O_BINARY", 0)  # of Windows
 MOST_SETTINGS = 2**24  # bytes of a file of settings
-RENAMES = 20  # attempts, in a second
 LARGE = 2**26  # bytes of a file that is mapped into memory, and not read
 
 Content = bytes | memoryview | Callable[[BinaryIO], object]  # of a file, or what writes it
 
-ADVICE = {
-    errno.ENOSPC: "the disk is full; free some space and repeat the command",
-    errno.EDQUOT: "the disk quota is used up; free some space and repeat the command",
-    errno.EFBIG: "the file would be larger than allowed here; raise the limit and repeat the command",
-    errno.EACCES: "no permission to write there; choose another directory",
-    errno.EPERM: "no permission to write there; choose another directory",
-    errno.EROFS: "the file system is read-only; choose another directory",
-    errno.ENOENT: "the directory does not exist; create it first, or choose another",
-    errno.ENOTDIR: "a part of that path is a file, not a directory; choose another directory",
-    errno.EISDIR: "there is a directory of that name; choose another name",
-}
 LOCK = ".lock"
 DKPCA_FILE = "a dkpca file", b"{", 8  # where the header of every file of ours begins
 
@@ -66,7 +52,7 @@ def write(path: Path, data: Content, *, private: bool = False) -> None:
                 if has_locks:
                     part.replace(path)
             if not has_locks:
-                _rename(part, path)
+                part.replace(path)
         finally:
             part.unlink(missing_ok=True)
     _sync_directory(path.parent)
@@ -86,16 +72,6 @@ def write_all(files: Mapping[Path, Content], *, private: Collection[Path] = ()) 
         write(path, data, private=path in private)
 
 
-def _rename(part: Path, path: Path) -> None:
-    """Give a file its name; Windows refuses while a scanner or an indexer has the old one open."""
-    for _ in range(RENAMES):
-        with contextlib.suppress(PermissionError):
-            part.replace(path)
-            return
-        time.sleep(0.05)
-    part.replace(path)
-
-
 def _remove_abandoned(path: Path) -> None:
     """Remove what processes that died had prepared for this one file."""
     for part in filter(Path.is_file, path.parent.glob(f".{glob.escape(path.name)}.????????.part")):
@@ -107,21 +83,12 @@ def _remove_abandoned(path: Path) -> None:
 
 def read(path: Path, *, at_most: int | None = None) -> bytes:
     """Return all bytes of a file; a pipe or a device has no end and is refused."""
+    if path.exists() and not path.is_file():
+        raise StorageError(f"{path}: is a directory, a pipe or a device; give a file")
     try:
-        descriptor = os.open(path, os.O_RDONLY | NO_WAITING)  # a pipe without a writer would block for ever
-        try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise StorageError(f"{path}: is a directory, a pipe or a device; give a file")
-            if at_most is not None and status.st_size > at_most:
-                raise StorageError(
-                    f"{path}: has {in_bytes(status.st_size)}, but such files have at most {in_bytes(at_most)}; "
-                    "give the right file"
-                )
-            with open(descriptor, "rb", closefd=False) as file:
-                return file.read(status.st_size)
-        finally:
-            os.close(descriptor)
+        if at_most is not None and (size := path.stat().st_size) > at_most:
+            raise StorageError(f"{path}: has {in_bytes(size)}, but such files have at most {in_bytes(at_most)}")
+        return path.read_bytes()
     except FileNotFoundError as error:
         raise StorageError(f"{path}: there is no such file; check the path") from error
     except (MemoryError, OverflowError) as error:
@@ -203,8 +170,8 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        advice = ADVICE.get(error.errno or 0, f"{error.strerror}; choose another place")
-        raise StorageError(f"{path}: cannot be written, {advice}") from error
+        why = os.strerror(error.errno or 0)
+        raise StorageError(f"{path}: cannot be written ({why}); make room, or choose another place") from error
 
 
 def _sync_directory(directory: Path) -> None:

@@ -14,7 +14,7 @@ import sys
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,12 +22,11 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import polars as pl
-from polars.io.plugins import register_io_source
 
 from dkpca.errors import InputError
 from dkpca.linalg.arrays import free_memory
 from dkpca.tables import inputs, scverse, text_files
-from dkpca.tables.text_files import UNNAMED, Dialect, Opened, check_names
+from dkpca.tables.text_files import Dialect, Opened, check_names
 
 TEXT_FILES = (".csv", ".tsv", ".tab", ".txt")
 WORKBOOKS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
@@ -50,7 +49,6 @@ except fastexcel.FastExcelError as error:
 SHEET_COPIES = 3  # of the cells of a sheet, until they are columns
 LARGE = 2**26  # bytes of its files
 AS_WRITTEN = Dialect()
-ROWS = 2**17  # of a group of an embedding
 Writer = Callable[[BinaryIO], object]
 
 
@@ -72,9 +70,7 @@ def open_table(path: Path, asked: Dialect = AS_WRITTEN, *, id_column: str | None
     if kind in WORKBOOKS:
         return _workbook(path, asked, id_column)
     if kind == ".npy":
-        inputs.check_room(path, path.stat().st_size)
-        frame = _array_file(path)
-        return Opened(str(path), frame.lazy(), frame.columns)
+        return _array_file(path)
     if kind not in BY_COLUMN:
         raise InputError(f"{path}: cannot read {kind!r} files; use one of {', '.join(SUFFIXES)}")
     # A name with brackets is a name, and no pattern.
@@ -87,11 +83,13 @@ def open_table(path: Path, asked: Dialect = AS_WRITTEN, *, id_column: str | None
     return Opened(str(path), scanned, names, stays=stays)
 
 
-def _array_file(path: Path) -> pl.DataFrame:
+def _array_file(path: Path) -> Opened:
+    inputs.check_room(path, path.stat().st_size)
     try:
-        return from_array(np.load(path, mmap_mode="r", allow_pickle=False))
+        frame = from_array(np.load(path, mmap_mode="r", allow_pickle=False))
     except (*BROKEN, tokenize.TokenError, SyntaxError, TypeError, OverflowError, SystemError) as error:
         raise ValueError(f"it is damaged: {error}") from error
+    return Opened(str(path), frame.lazy(), frame.columns)
 
 
 def from_array(array: Any) -> pl.DataFrame:
@@ -114,9 +112,7 @@ def _annotated(path: Path) -> Opened:
 def _workbook(path: Path, asked: Dialect, id_column: str | None) -> Opened:
     """Open one sheet; cells of text in it may be numbers as people write them."""
     if find_spec("fastexcel") is None:
-        raise InputError(
-            f"{path}: to read workbooks, install fastexcel: pip install 'dkpca[excel]'; or save it as CSV"
-        )
+        raise InputError(f"{path}: install fastexcel: pip install 'dkpca[excel]'; or save it as CSV")
     import fastexcel
 
     _try_workbook(path)
@@ -128,8 +124,6 @@ def _workbook(path: Path, asked: Dialect, id_column: str | None) -> Opened:
     frame.columns = names
     if id_column in names and frame[id_column].dtype.is_numeric():
         _refuse_padding(path, id_column)
-    empty = [name for name in names if name.startswith(f"{UNNAMED}_") and frame[name].null_count() == frame.height]
-    frame = frame.drop(empty)
     said, how = [f"read sheet {sheet!r}", *notes], replace(asked, sheet=sheet)
     return Opened(str(path), frame.lazy(), frame.columns, said, how)
 
@@ -167,12 +161,11 @@ def _refuse_padding(path: Path, id_column: str) -> None:
         return
     with zipfile.ZipFile(path) as archive:
         named = "xl/styles.xml" in archive.namelist()
-        styles = archive.open("xl/styles.xml").read(LARGE) if named else b""
-    padded = PADDED.search(styles)
+        padded = PADDED.search(archive.open("xl/styles.xml").read(LARGE) if named else b"")
     if padded:
         raise InputError(
-            f"{path}: the ids in column {id_column!r} are numbers, and the workbook shows numbers with leading zeros "
-            f"(format {padded[1].decode()}), which it does not store; turn that column into text, or save as CSV"
+            f"{path}: the ids in column {id_column!r} are numbers, shown with leading zeros (format "
+            f"{padded[1].decode()}) that the workbook does not store; turn that column into text, or save as CSV"
         )
 
 
@@ -204,20 +197,11 @@ def embedding_files(
     sample_ids: Sequence[str], scores: np.ndarray[Any, Any], **marks: Sequence[bool]
 ) -> dict[str, Writer]:
     """Scores as CSV and Parquet: the first column has the sample ids, the last ones the marks of new samples."""
-
-    def rows(start: int, end: int) -> pl.DataFrame:
-        columns = [pl.Series(f"component_{d + 1}", scores[start:end, d]) for d in range(scores.shape[1])]
-        frame = pl.DataFrame([pl.Series("sample", list(sample_ids[start:end]), dtype=pl.String), *columns])
-        return frame.with_columns(
-            pl.Series(mark, list(of[start:end]), dtype=pl.Boolean) for mark, of in marks.items()
-        )
-
-    def groups(columns: list[str] | None, *unused: object) -> Iterator[pl.DataFrame]:
-        for start in range(0, max(len(scores), 1), ROWS):
-            yield rows(start, start + ROWS).select(columns or pl.all())
-
-    table = register_io_source(groups, schema=rows(0, 0).schema)
-    return {
-        "embedding.csv": table.sink_csv,
-        "embedding.parquet": lambda file: table.sink_parquet(file, row_group_size=ROWS),
-    }
+    table = pl.DataFrame(
+        [
+            pl.Series("sample", list(sample_ids), dtype=pl.String),
+            *(pl.Series(f"component_{d + 1}", scores[:, d]) for d in range(scores.shape[1])),
+            *(pl.Series(mark, list(of), dtype=pl.Boolean) for mark, of in marks.items()),
+        ]
+    )
+    return {"embedding.csv": table.write_csv, "embedding.parquet": table.write_parquet}

@@ -1,13 +1,7 @@
 """Sample ids are text. What parties match by is the ids themselves, or the ids made alike in an agreed way.
 
-The ways are `strip` (no spaces around), `unicode` (composed letters, NFC), `case` (case folded) and `zeros` (digits
-without leading zeros and without the `.0` of a spreadsheet). They decide which ids are the same; the ids that a party
-shows stay as they came. An agreed way is part of what is matched, so that parties that agreed on different ways match
-nothing, instead of a part.
-
-A column of ids becomes text by one rule a type. Text stays as it is, spaces and all. Whole numbers become their
-digits, also where they are stored as fractions (`3.0` is `3`, which is how a workbook or a column with a gap stores
-`3`). Numbers with a fraction, dates and times are no ids.
+The ways decide which ids are the same; the ids that a party shows stay as they came. An agreed way is part of what is
+matched, so that parties that agreed on different ways match nothing, instead of a part.
 """
 
 import unicodedata
@@ -28,52 +22,45 @@ def _plain_number(text: str) -> str:
 
 
 WAYS: Mapping[str, Callable[[str], str]] = {
-    "strip": str.strip,
-    "unicode": lambda text: unicodedata.normalize("NFC", text),
+    "strip": str.strip,  # no spaces around
+    "unicode": lambda text: unicodedata.normalize("NFC", text),  # composed letters
     "case": str.casefold,
     "zeros": _plain_number,
 }
 
 
-def found_in(column: pl.Series, ways: Sequence[str], source: str) -> tuple[list[str], list[str]]:
-    """Ids of the rows that have one, and what is wrong with the others: every row needs one, and each stands once."""
-    text = _text(column, source)
-    gone = text.is_null() | (text.str.strip_chars() == "")
-    rows, ids = ((~gone).arg_true() + 1).to_list(), text.filter(~gone).to_list()
-    wrong = []
+def found_in(column: pl.Series, ways: Sequence[str], source: str) -> list[str]:
+    """Ids of all rows: every row needs one, and each stands once."""
+    ids = _text(column, source)
+    gone = ids.is_null() | (ids.str.strip_chars() == "")
     if gone.any():
         row = (gone.arg_max() or 0) + 1
-        wrong.append(f"{source}: no id in column {column.name!r}, row {row}; give every sample an id")
-    keys = matching_keys(ids, ways)
+        raise InputError(f"{source}: no id in column {column.name!r}, row {row}; give every sample an id")
+    keys = matching_keys(ids.to_list(), ways)
     twice = next((key for key, count in Counter(keys).items() if count > 1), None)
     if twice is not None:
-        same = {row: name for row, name, key in zip(rows, ids, keys, strict=True) if key == twice}
-        wrong.append(
+        same = {row: name for row, (name, key) in enumerate(zip(ids, keys, strict=True), start=1) if key == twice}
+        raise InputError(
             f"{source}: ids {sorted(set(same.values()))[:5]} in column {column.name!r}, rows {[*same][:5]}, are one "
             f"id{' under --id-normalize ' * bool(ways)}{','.join(ways)}; ids must be unique: keep one of these rows"
         )
-    return ids, wrong
+    return ids.to_list()
 
 
 def _text(column: pl.Series, source: str) -> pl.Series:
+    """Text as it is, spaces and all; whole numbers as their digits, also where they are stored as fractions."""
     kind = column.dtype
     if kind == pl.Null or isinstance(kind, pl.String | pl.Categorical | pl.Enum | pl.Boolean) or kind.is_integer():
         return column.cast(pl.String)
-    if kind.is_float() or isinstance(kind, pl.Decimal):
-        present = column.drop_nulls()
-        whole = (
-            (present.is_finite() & (present == present.round()) & (present.abs() < EXACT))
-            if kind.is_float()
-            else (present == present.cast(pl.Int128))
-        )
-        if whole.all():
-            return column.cast(pl.Int128).cast(pl.String)
-        example = present.filter(~whole)[0]
-        raise InputError(
-            f"{source}: id {example} in column {column.name!r} is not a whole number below 2^53; "
-            "write ids as text, or name another column with --id"
-        )
-    raise InputError(f"{source}: column {column.name!r} holds {kind} values, not ids; name another column with --id")
+    present, what = column.drop_nulls(), f"{source}: column {column.name!r}"
+    if not kind.is_numeric():
+        raise InputError(f"{what} holds {kind} values, not ids; name another column with --id")
+    whole = present == present.cast(pl.Int128, strict=False)
+    if kind.is_float():
+        whole &= present.is_finite() & (present.abs() < EXACT)
+    if not whole.fill_null(value=False).all():
+        raise InputError(f"{what} holds numbers that are not whole and below 2^53; write ids as text")
+    return column.cast(pl.Int128).cast(pl.String)
 
 
 def check_ways(ways: Iterable[str]) -> tuple[str, ...]:

@@ -9,9 +9,8 @@ import datetime
 import hashlib
 import math
 import re
-import warnings
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from itertools import chain
@@ -22,8 +21,8 @@ import array_api_compat
 import numpy as np
 import scipy.sparse
 
-from dkpca.errors import DataWarning, InputError
-from dkpca.linalg.arrays import Array, MemoryLimit, device, dtype_name, free_memory, namespace, tall
+from dkpca.errors import InputError, warn
+from dkpca.linalg.arrays import Array, device, dtype_name, free_memory, namespace
 from dkpca.messages import check_party_name
 from dkpca.party.state import State
 from dkpca.settings import Fit
@@ -32,9 +31,7 @@ from dkpca.wording import counted
 COPIES = 3  # of a table that a fit has at one time
 SMALL, MOST_TIMES = 2**29, 500  # bytes that any file may take in memory, and how often its own beyond that
 MOST_WHOLE = 2**53  # every whole number up to it is a float64
-CONVERTED = 2**16  # rows of a mapped array that are turned into double precision together
 Labels = list[Any]
-LEAST_COMMON = 10  # samples that all parties must have where the others are dropped
 BEYOND = 2.0**52  # codes of text lie from here to twice as far, where every whole number is a float64
 NOTHING = 2.0**53  # code of a missing value
 FEWEST = 5  # rows: in fewer, any column may be different in each
@@ -59,13 +56,8 @@ def as_input_error() -> Iterator[None]:
         raise _InputTypeError(str(error)) from error
 
 
-def check_table(
-    name: str, table: Any, *, columns_are: str = "quantities", memory: MemoryLimit | None = None
-) -> Array:
-    """Return one party's columns as a 2-D float array, or raise an error that names the party.
-
-    Categories may be text, and may be missing.
-    """
+def check_table(name: str, table: Any, *, columns_are: str = "quantities") -> Array:
+    """Return one party's columns as a 2-D float array; categories may be text, and may be missing."""
     from sklearn.utils.validation import check_array  # two seconds to load, and no table of a file needs it
 
     if columns_are != "samples":
@@ -78,7 +70,6 @@ def check_table(
                 table = coded(table)
             else:
                 _check_quantities(table)
-                table = _in_double_precision(table, memory)
             return check_array(table, dtype=np.float64, ensure_min_samples=1)
     except InputError as error:
         raise type(error)(f"party {name!r}: {_explained(table, error)}") from error
@@ -88,18 +79,12 @@ def columns_of(table: Any) -> list[tuple[Any, Any]]:
     """Columns as arrays, with their names; those of an array are named by their positions."""
     if hasattr(table, "get_columns"):  # polars
         return [(own.name, own.to_numpy()) for own in table.get_columns()]
-    if hasattr(table, "iloc") and table.ndim == 2:
-        places: dict[Any, list[int]] = {}
-        for j, kind in enumerate(table.dtypes):
-            places.setdefault(kind, []).append(j)
-        # By type: a column at a time takes pandas seconds where there are thousands.
-        found: dict[int, Any] = {}
-        for js in places.values():
-            block = (table if len(js) == table.shape[1] else table.iloc[:, js]).to_numpy()
-            found |= {j: block[:, place] for place, j in enumerate(js)}
-        return [(str(name), found[j]) for j, name in enumerate(table.columns)]
+    framed = hasattr(table, "iloc") and table.ndim == 2
+    if framed and len(set(table.dtypes)) > 1:
+        return [(str(name), own.to_numpy()) for name, own in table.items()]
     array = np.asarray(table)
-    return [(j, array[:, j]) for j in range(array.shape[1])] if array.ndim == 2 else []
+    names = map(str, table.columns) if framed else range(array.shape[-1] if array.ndim else 0)
+    return [(name, array[:, j]) for j, name in enumerate(names)] if array.ndim == 2 else []
 
 
 def _explained(table: Any, error: Exception) -> str:
@@ -153,19 +138,8 @@ def check_exact(column: str, values: Sequence[Any]) -> None:
     if beyond_doubles(values):
         raise InputError(
             f"{column} has whole numbers beyond 2^53, which double precision cannot distinguish; subtract a whole "
-            "number from them first, leave the column out, or use the kernel 'overlap' if they are codes"
+            "number from them, leave them out, or use the kernel 'overlap' for codes"
         )
-
-
-def _in_double_precision(table: Any, memory: MemoryLimit | None) -> Any:
-    """Return a mapped array of other numbers a few rows at a time; any other table as it is."""
-    mapped = isinstance(table, np.memmap) and table.ndim == 2 and table.dtype.kind in "fiu"
-    if not mapped or table.dtype == np.float64:
-        return table
-    X = tall(table.shape, memory=memory)
-    for start in range(0, len(table), CONVERTED):
-        X[start : start + CONVERTED] = table[start : start + CONVERTED]
-    return X
 
 
 def check_room(source: Path, needed: int, times: float = MOST_TIMES) -> None:
@@ -200,10 +174,7 @@ def without_zeros_left_out(name: str, table: Any, *, taken: bool) -> Any:
     if not scipy.sparse.issparse(table):
         return table
     if not taken:
-        raise InputError(
-            f"party {name!r}: sparse tables work only with kernel='linear': other kernels treat zeros like any "
-            "other value; use table.toarray()"
-        )
+        raise InputError(f"party {name!r}: sparse tables work only with kernel='linear'; use table.toarray()")
     needed, free = 8 * math.prod(table.shape), free_memory(np.empty(0))
     if COPIES * needed > free:
         raise InputError(
@@ -215,14 +186,13 @@ def without_zeros_left_out(name: str, table: Any, *, taken: bool) -> Any:
 
 def check_like_fit(tables: Mapping[str, Array], origins: Mapping[str, Array]) -> None:
     """Raise unless new samples have the columns, library, precision and device of the fit."""
-    expected = {name: len(origins[name]) for name in tables}
-    widths = {name: table.shape[1] for name, table in tables.items()}
-    if widths != expected:
-        raise InputError(f"the fit had parties and column counts {expected}; these samples have {widths}")
     for name, table in tables.items():
-        fitted, new = _kind(origins[name]), _kind(table)
+        fitted, new = (len(origins[name]), _kind(origins[name])), (table.shape[1], _kind(table))
         if fitted != new:
-            raise InputError(f"party {name!r}: the fit was on {fitted}, these samples are on {new}; convert them")
+            raise InputError(
+                f"party {name!r}: the fit had {fitted[0]} columns of {fitted[1]}, and these samples have {new[0]} of "
+                f"{new[1]}; convert them"
+            )
 
 
 def _kind(table: Array) -> str:
@@ -247,39 +217,26 @@ def column_groups(parties: Any, n_features: int, names: Any) -> dict[str, list[i
     parties = 1 if parties is None else parties
     if isinstance(parties, int | np.integer):
         if not 1 <= parties <= n_features:
-            raise InputError(
-                f"parties is {parties}, but there are {n_features} columns; every party needs at least one"
-            )
+            raise InputError(f"parties is {parties}, but there are {n_features} columns; every party needs one")
         blocks = np.array_split(np.arange(n_features), int(parties))
         return {f"party{j}": block.tolist() for j, block in enumerate(blocks)}
     if not isinstance(parties, Mapping):
         parties = {f"party{j}": group for j, group in enumerate(parties)}
-    odd = [group for group in parties.values() if isinstance(group, str) or not isinstance(group, Iterable)]
-    if odd:
-        raise InputError(f"parties names {odd[0]!r} instead of a list of names or positions of columns; write a list")
-    groups = {
-        check_party_name(name): [_position(c, n_features, names) for c in group] for name, group in parties.items()
-    }
-    empty = [name for name, group in groups.items() if not group]
-    if empty:
-        raise InputError(f"parties {empty} have no column; every party needs at least one")
-    counts = np.bincount([c for group in groups.values() for c in group], minlength=n_features)
+    named = list(range(n_features) if names is None else names)
+    place = dict(zip(named, range(n_features), strict=True)) | {j: j for j in range(n_features)}
+    groups = dict[str, list[int]]()
+    for name, group in parties.items():
+        listed = [] if isinstance(group, str) or not isinstance(group, Iterable) else list(group)
+        unknown = [column for column in listed if not isinstance(column, Hashable) or column not in place]
+        if unknown or not listed:
+            what = f"holds {unknown[0]!r}, which is" if unknown else f"is {group!r}, which holds"
+            raise InputError(f"parties[{name!r}] {what} no name or position of a column; give a list of these")
+        groups[check_party_name(name)] = [place[column] for column in listed]
+    counts = np.bincount([j for group in groups.values() for j in group], minlength=n_features)
     if (counts != 1).any():
-        named = zip(range(n_features) if names is None else names, counts, strict=True)
-        wrong = some(column for column, count in named if count != 1)
+        wrong = some(column for column, count in zip(named, counts, strict=True) if count != 1)
         raise InputError(f"parties must cover every column exactly once, but not {wrong}; pass only what they cover")
     return groups
-
-
-def _position(column: Any, n_features: int, names: Iterable[str] | None) -> int:
-    if isinstance(column, int | np.integer) and 0 <= column < n_features:
-        return int(column)
-    known = [] if names is None else list(names)
-    if column in known:
-        return known.index(column)
-    raise InputError(
-        f"column {column!r} in parties is neither a position below {n_features} nor the name of a column"
-    )
 
 
 def one_table(X: Any, *, least: int) -> Any:
@@ -297,16 +254,12 @@ def one_table(X: Any, *, least: int) -> Any:
 
 
 def cut(X: Any, parties: Any) -> dict[str, Any]:
-    """Cut one table into the columns of each party."""
-    table = X.iloc if hasattr(X, "iloc") else X
-    groups = column_groups(parties, X.shape[1], getattr(X, "columns", None))
-    return {name: table[:, _as_slice(columns)] for name, columns in groups.items()}
-
-
-def _as_slice(columns: list[int]) -> list[int] | slice:
-    """Neighbors as a slice, which copies nothing."""
-    after = columns[0] + len(columns)
-    return slice(columns[0], after) if columns == list(range(columns[0], after)) else columns
+    """Cut one table into the columns of each party; neighbors as a slice, which copies nothing."""
+    table, cuts = X.iloc if hasattr(X, "iloc") else X, dict[str, Any]()
+    for name, columns in column_groups(parties, X.shape[1], getattr(X, "columns", None)).items():
+        first, after = columns[0], columns[0] + len(columns)
+        cuts[name] = table[:, slice(first, after) if columns == list(range(first, after)) else columns]
+    return cuts
 
 
 @dataclass(frozen=True)
@@ -316,32 +269,19 @@ class PartyTables:
     tables: dict[str, Any]  # arrays, or sources that a worker opens
     ids: Labels | None  # labels of the samples, in order; None: there are none, rows match by position
     first: Labels | None  # labels of the first table that has some, in its own order
-    moved: list[str] = field(default_factory=list)  # sentences about rows put into another order, or dropped
-    advice: str = ""  # how rows that were dropped can be kept
+    notes: list[str] = field(default_factory=list)  # sentences about rows put into another order, or dropped
     places: dict[str, list[int]] | None = None  # of each party's rows among the samples; None: all have all
     columns: dict[str, tuple[str, ...] | None] = field(default_factory=dict)  # their names, by party
-
-    @property
-    def notes(self) -> list[str]:
-        """What was done with rows, and what else could be."""
-        return [f"{note}; {self.advice}" if self.advice else note for note in self.moved]
 
 
 def matched(
     tables: Mapping[str, Any],
-    sample_ids: Any = None,
+    sample_ids: Any = None,  # labels by party, or one sequence for every table; they win over an index
     *,
-    lacking: str | None = None,
-    matrices: Collection[str] = (),
-    least: int = LEAST_COMMON,
+    lacking: str | None = None,  # "drop" keeps the common samples, "mean" and "complete" all of them, None refuses
+    matrices: Collection[str] = (),  # tables whose columns are the samples too, in the order of the rows
 ) -> PartyTables:
-    """Put the rows of all tables into the order of the first that has labels.
-
-    `sample_ids` are labels by party, or one sequence for every table; they win over an index. `lacking` says what to
-    do about samples that not all have: "drop" keeps only the common ones, "mean" and "complete" all of them, None
-    refuses. In `matrices` the columns are the samples too, in the order of the rows. `least` samples have to be
-    common where others are dropped: new samples need only be one.
-    """
+    """Put the rows of all tables into the order of the first that has labels."""
     labels = _labels(tables, sample_ids)
     if not labels:
         return PartyTables(dict(tables), None, None)
@@ -355,17 +295,12 @@ def matched(
         if moved and nameless:
             raise InputError(
                 f"the rows of {moved} are not in the order of those of {first!r}, and {nameless} have no labels to "
-                "match by; give labels with sample_ids, or pass all tables in the same order"
+                "match by; give them with sample_ids"
             )
-        notes = [
-            f"party {name!r}: its rows were put into the order of party {first!r}, by their labels" for name in moved
-        ]
+        notes = [f"party {n!r}: its rows were put into the order of party {first!r}, by their labels" for n in moved]
         return PartyTables(_reordered(tables, labels, labels[first], matrices), labels[first], labels[first], notes)
     if nameless:
-        raise InputError(
-            f"parties have different samples, and {nameless} have no labels to identify theirs; give them "
-            "with sample_ids"
-        )
+        raise InputError(f"parties have different samples, and {nameless} have no labels; give them with sample_ids")
     union: Labels = list(dict.fromkeys(chain.from_iterable(labels.values())))
     if lacking != "drop":
         position = dict(zip(union, range(len(union)), strict=True))
@@ -373,16 +308,11 @@ def matched(
         return PartyTables(dict(tables), union, labels[first], places=places)
     counts = ", ".join(f"{name} has {len(own):,}" for name, own in labels.items())
     common = set(union).intersection(*map(set, labels.values()))
-    if len(common) < least:
-        raise InputError(
-            f"{len(common)} of {len(union):,} samples are common to all parties ({counts}), fewer than "
-            f"{least}; check that all parties use the same kind of label"
-            + (", or use lacking='complete'" if common else "")
-        )
+    if not common:
+        raise InputError(f"no sample is common to all parties ({counts}); check that all use the same kind of label")
     kept = [label for label in labels[first] if label in common]
     note = f"using the {counted(len(kept), 'sample')} that all tables have ({counts})"
-    advice = f"another value of lacking (--lacking) keeps the other {len(union) - len(kept):,}"
-    return PartyTables(_reordered(tables, labels, kept, matrices), kept, labels[first], [note], advice)
+    return PartyTables(_reordered(tables, labels, kept, matrices), kept, labels[first], [note])
 
 
 def _reordered(
@@ -410,26 +340,23 @@ def check_outcome(y: Any, ids: Labels | None, first: Labels | None) -> None:
     given = (first or []) if set(own).isdisjoint(ids) else own
     if given != ids:
         raise InputError(
-            f"the {len(given):,} values of y do not match the {len(ids):,} samples of the fit one to one, in the "
-            "same order; fit without y, and take y.loc[model.sample_ids_] afterwards"
+            f"the {len(given):,} values of y do not match the {len(ids):,} samples of the fit one to one, in order; "
+            "fit without y, and take y.loc[model.sample_ids_] afterwards"
         )
 
 
 def _own_labels(values: Any) -> Labels:
     """Labels of the rows of values for samples: their index; empty without one."""
-    return list(values.index) if hasattr(values, "iloc") and hasattr(values, "index") else []
+    return list(values.index) if hasattr(values, "iloc") else []
 
 
 def rows_of_samples(values: Any, ids: Labels | None, first: Labels | None, what: str = "covariates") -> Any:
-    """Return values with a row for each of the samples `ids`, in their order: by their index, or as they are.
-
-    An index is ignored if it, or that of the samples, only counts the rows, and the two have no label in common; or
-    if it counts the rows, and labels of the samples are repeated, as where partitions count their own rows.
-    """
+    """Return values with a row for each of the samples `ids`, in their order: by their index, or as they are."""
     if ids is None or values is None:
         return values
     own = _own_labels(values)
     counted_rows = list(range(len(own)))
+    # An index that only counts rows is none; labels are repeated where partitions count their own rows.
     repeated = own == counted_rows and len(set(ids)) < len(ids) == len(own)
     if repeated or (set(own).isdisjoint(ids) and counted_rows in (own, ids)):
         if first == ids:
@@ -438,10 +365,8 @@ def rows_of_samples(values: Any, ids: Labels | None, first: Labels | None, what:
     known = set(own)
     lacking = [label for label in ids if label not in known]
     if lacking:
-        raise InputError(
-            f"{what} have no row for {len(lacking):,} of {len(ids):,} samples, such as {lacking[0]!r}; give one "
-            f"row for each sample under its label, or {what}.reset_index(drop=True) if rows match by position"
-        )
+        what = f"{what} have no row for {len(lacking):,} of {len(ids):,} samples, such as {lacking[0]!r}"
+        raise InputError(f"{what}; give one row for each sample under its label")
     if len(known) < len(own):
         raise InputError(f"{what} have repeated labels; give one row for each sample")
     return values.loc[ids]
@@ -458,18 +383,13 @@ def _labels(tables: Mapping[str, Any], sample_ids: Any) -> dict[str, Labels]:
     found: dict[str, Labels] = {}
     for name, table in tables.items():
         if name in given:
-            found[name] = _listed(given[name])
+            own = given[name]
+            found[name] = own.tolist() if isinstance(own, np.ndarray) else list(own)
             if hasattr(table, "shape") and len(found[name]) != table.shape[0]:
-                raise InputError(
-                    f"party {name!r}: {len(found[name])} sample ids for {table.shape[0]} rows; give one for each row"
-                )
-        elif hasattr(table, "iloc") and hasattr(table, "index"):
-            found[name] = list(table.index)
+                raise InputError(f"party {name!r}: {len(found[name])} sample ids for {table.shape[0]} rows")
+        elif hasattr(table, "iloc"):
+            found[name] = _own_labels(table)
     return found
-
-
-def _listed(ids: Sequence[Any]) -> Labels:
-    return ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
 
 
 def _check_each(labels: Mapping[str, Labels]) -> None:
@@ -479,23 +399,18 @@ def _check_each(labels: Mapping[str, Labels]) -> None:
             raise InputError(f"party {name!r}: row {missing[0] + 1} has no label; give every sample an id")
         if len(set(own)) < len(own) and any(other != own for other in labels.values()):
             twice = Counter(own).most_common(1)[0][0]
-            raise InputError(
-                f"party {name!r}: label {twice!r} occurs in several rows, and its rows differ from those of other "
-                "parties; labels must be unique: keep only one of these rows"
-            )
+            raise InputError(f"party {name!r}: label {twice!r} occurs in several rows; keep only one of these rows")
 
 
 def _check_same_samples(first: str, ours: Labels, name: str, theirs: Labels) -> None:
     common = len(set(ours) & set(theirs))
     if common == len(ours) == len(theirs):
         return
-    kinds = sorted({type(own[0]).__name__ for own in (ours, theirs) if own})
-    hint = f" (labels of types {' and '.join(kinds)})" if len(kinds) > 1 else ""
-    keep = "keep the common ones with lacking='drop', complete the others with lacking='complete'"
+    kinds = " and ".join(sorted({type(own[0]).__name__ for own in (ours, theirs) if own}))
     raise InputError(
         f"parties {first!r} and {name!r} have different samples: {len(ours)} and {len(theirs)}, {common} in common "
-        f"by their labels{hint}; {keep if common else 'give both the same kind of label (table.index.astype(str))'}, "
-        "or, if rows match by position, pass arrays (table.to_numpy())"
+        f"by their labels (of type {kinds}); use lacking='drop' or 'complete', give both the same kind of label "
+        "(table.index.astype(str)), or, if rows match by position, pass arrays (table.to_numpy())"
     )
 
 
@@ -507,12 +422,12 @@ def names_of_columns(table: Any) -> tuple[str, ...] | None:
 
 def matrix_like_its_rows(name: str, table: Any) -> Any:
     """Return a kernel matrix with its columns in the order of its rows, by the labels of both if it has them."""
-    if not (hasattr(table, "iloc") and hasattr(table, "index")) or list(table.columns) == list(table.index):
+    if not hasattr(table, "iloc") or list(table.columns) == list(table.index):
         return table
     if not table.index.is_unique or set(table.columns) != set(table.index):
         raise InputError(
-            f"party {name!r}: the columns of a kernel matrix are its samples, but its columns and rows have "
-            "different labels; give both the same labels, or pass an array (table.to_numpy()) with both in one order"
+            f"party {name!r}: the columns and rows of its kernel matrix have different labels; give both the same, "
+            "or pass an array (table.to_numpy())"
         )
     return table.loc[:, table.index]
 
@@ -522,13 +437,11 @@ def like_fit(name: str, table: Any, columns: tuple[str, ...] | None) -> Any:
     given = names_of_columns(table)
     if columns is None or given is None or given == columns:
         return table
-    if len(set(given)) < len(given) or set(given) != set(columns):
-        twice = [column for column, count in Counter(given).items() if count > 1]
-        sets = {"new": set(given) - set(columns), "missing": set(columns) - set(given), "there twice": twice}
-        found = ", ".join(f"{sorted(own)[:5]} are {what}" for what, own in sets.items() if own)
+    if sorted(given) != sorted(columns):
+        differ = sorted(set(given) ^ set(columns)) or given
         raise InputError(
-            f"party {name!r}: its columns differ from those of the fit: {found}; name them as in the fit, or "
-            "pass arrays with the columns of the fit in their order"
+            f"party {name!r}: its columns differ from those of the fit, in {some(differ)}; name them as in the fit, "
+            "or pass arrays"
         )
     own = dict(zip(given, table.columns, strict=True))
     return table[[own[column] for column in columns]]
@@ -562,8 +475,7 @@ class Tables(Mapping[str, Any]):
         found = matched(given)
         self._tables, self.sample_ids = found.tables, found.ids
         _check_same_length(self._tables)
-        for sentence in found.notes:
-            warnings.warn(sentence, DataWarning, stacklevel=2)
+        warn(found.notes)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -577,7 +489,7 @@ class Tables(Mapping[str, Any]):
             return self._tables[key]
         rows = key[0] if isinstance(key, tuple) else key  # scikit-learn says [rows, ...]
         rows = rows if isinstance(rows, slice) else np.atleast_1d(np.asarray(rows))
-        return Tables({name: _rows_of(table, rows) for name, table in self._tables.items()})
+        return Tables({n: own.iloc[rows] if hasattr(own, "iloc") else own[rows] for n, own in self._tables.items()})
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tables)
@@ -592,10 +504,6 @@ def _check_same_length(tables: Mapping[str, Any]) -> None:
         raise InputError(f"parties have different numbers of rows {counts}; row i must be the same sample everywhere")
 
 
-def _rows_of(table: Any, rows: Any) -> Any:
-    return table.iloc[rows] if hasattr(table, "iloc") else table[rows]
-
-
 def by_party(X: Any) -> dict[str, Any] | None:
     """Return the tables of a mapping or a list of 2-D tables by party; None if X is one table."""
     if isinstance(X, list | tuple) and X and all(getattr(table, "ndim", 0) == 2 for table in X):
@@ -607,8 +515,6 @@ def by_party(X: Any) -> dict[str, Any] | None:
 
 def for_fit(given: Mapping[str, Any], fit: Fit, sample_ids: Any) -> PartyTables:
     """Check the tables of a fit."""
-    if not given:
-        raise InputError("no party was given; pass at least one table")
     kernels = {name: fit.family_of(name) for name in given}
     matrices = [name for name, kernel in kernels.items() if kernel.columns_are == "samples"]
     dense = _dense(given, kernels, matrices)
@@ -621,6 +527,8 @@ def for_fit(given: Mapping[str, Any], fit: Fit, sample_ids: Any) -> PartyTables:
 
 def _dense(given: Mapping[str, Any], kernels: Mapping[str, Any], matrices: Collection[str]) -> dict[str, Any]:
     """Tables with the zeros of sparse ones, and kernel matrices with columns in the order of rows."""
+    if not given:
+        raise InputError("no party was given; pass at least one table")
     dense = {name: without_zeros_left_out(name, own, taken=kernels[name].takes_sparse) for name, own in given.items()}
     return dense | {name: matrix_like_its_rows(name, dense[name]) for name in matrices}
 
@@ -649,7 +557,7 @@ def for_new_samples(
     """Check tables of new samples, or once more those of the fit, against those of the fit."""
     kernels = {name: states[name].kernel for name in given}
     matrices = [name for name in given if of_fit and kernels[name].columns_are == "samples"]
-    found = matched(_dense(given, kernels, matrices), sample_ids, lacking=lacking, matrices=matrices, least=1)
+    found = matched(_dense(given, kernels, matrices), sample_ids, lacking=lacking, matrices=matrices)
     numbers = {name: as_numbers(states[name], own) for name, own in found.tables.items()}
     tables = _checked(replace(found, tables=numbers), kernels)
     check_like_fit(tables, {name: state.origin for name, state in states.items()})
@@ -663,10 +571,8 @@ def as_numbers(state: State, table: Any) -> Any:
     try:
         return import_module("dkpca.tables.preparation").new_rows(state, table)
     except ModuleNotFoundError as error:
-        raise InputError(
-            f"party {state.party!r}: the dkpca command prepared its table, which needs {error.name}; install it with "
-            "pip install 'dkpca[cli]'"
-        ) from error
+        what = f"party {state.party!r}: the dkpca command prepared its table, which needs {error.name}"
+        raise InputError(f"{what}; pip install 'dkpca[cli]'") from error
 
 
 def as_precise_as(X: Any, scores: Array) -> Array:
@@ -687,8 +593,7 @@ def coded(table: Any) -> Any:
     """Return a table of categories as numbers: those that are numbers already, others by a fingerprint of their text.
 
     A category that is written as a number is that number: 1, 1.0, "1" and "1.0" are one, "01" is another. Whole
-    numbers from 2^52 on, which a float64 cannot all tell apart, are coded as text is. Missing values are one
-    category. What is no table of two dimensions comes back as it is.
+    numbers from 2^52 on are coded as text is. Missing values are one category.
     """
     columns = columns_of(table)
     return np.column_stack([_codes(column) for _, column in columns]) if columns else table
@@ -735,45 +640,31 @@ def _number(text: str) -> float | None:
 
 def are_ids(column: Any) -> bool:
     """Whether a column has a different text or whole number in every row."""
-    values = np.asarray(column)
-    if len(values) < FEWEST or values.dtype.kind not in "OSUiuf":
-        return False
-    if values.dtype.kind == "f" and not (values == np.round(values)).all():
-        return False
-    listed = values.tolist()
-    plain = all(isinstance(value, str | int | float) and not isinstance(value, bool) for value in listed)
-    return plain and len(set(listed)) == len(listed)
-
-
-def are_dates(kind: Any, values: Any = ()) -> bool:
-    """Whether a column of this type holds dates, times or durations; of objects, some are looked at."""
-    words = str(kind).lower()
-    if words.startswith(("date", "time", "duration", "period")):
-        return True
-    return words == "object" and any(isinstance(value, DATES) for value in np.asarray(values).ravel()[:1000])
+    values = np.asarray(column).tolist()
+    numbers = [value for value in values if not isinstance(value, str)]
+    whole = all(isinstance(v, int | float) and not isinstance(v, bool) and v == v // 1 for v in numbers)
+    return whole and len(values) == len(set(values)) >= FEWEST
 
 
 def check_features(party: str, table: Any, *, ids: bool = True) -> None:
     """Refuse a table of the library that has dates, or ids, among its features."""
-    if isinstance(table, np.ndarray) and are_dates(table.dtype, table):
-        raise InputError(f"party {party!r}: the table holds dates; convert them, for example to days since the first")
-    if not hasattr(table, "columns") or not hasattr(table, "dtypes") or hasattr(table, "dask"):
+    if not isinstance(table, np.ndarray) and not hasattr(table, "dtypes"):
         return
-    if getattr(table.columns, "nlevels", 1) > 1:
-        raise InputError(
-            f"party {party!r}: its column names have {table.columns.nlevels} levels; make each name of the first "
-            "level a party with {name: table[name] for name in table.columns.unique(0)}, or join the levels into one"
-        )
-    columns = columns_of(table)
-    dates = [name for (name, own), kind in zip(columns, list(table.dtypes), strict=True) if are_dates(kind, own)]
+    columns = [] if hasattr(table, "dask") else columns_of(table)
+    dates = [
+        name
+        for name, own in columns
+        if own.dtype.kind in "mM" or (own.dtype.kind == "O" and any(isinstance(value, DATES) for value in own[:1000]))
+    ]
     if dates:
         raise InputError(
             f"party {party!r}: {counted(len(dates), 'column')} of dates: {some(dates)}; leave them out, or turn them "
             "into numbers, such as (dates - dates.min()).dt.days"
         )
-    found = [name for name, own in columns if ids and ID_NAME.search(name) and are_ids(own)]
-    if found:
-        raise InputError(
-            f"party {party!r}: column {found[0]!r} looks like an id column; match rows by it with "
-            f"table.set_index({found[0]!r}), or leave it out; if it is a quantity, rename it"
-        )
+    named = [(name, own) for name, own in columns if ids and isinstance(name, str) and ID_NAME.search(name)]
+    for name, own in named:
+        if are_ids(own):
+            raise InputError(
+                f"party {party!r}: column {name!r} looks like an id column; match rows by it with "
+                f"table.set_index({name!r}), or leave it out; if it is a quantity, rename it"
+            )

@@ -31,11 +31,6 @@ DATE_FORMATS = (
 DAY = 86_400_000_000  # microseconds
 
 
-def is_number(cell: str) -> bool:
-    """Whether some people would write a number so."""
-    return bool(re.search(r"^[+-]?[.,]?[0-9][0-9.,' \u00a0\u202f\u2009\u2019]*([eE][+-]?[0-9]+)?$", cell))
-
-
 def decimal_mark(columns: Iterable[pl.Series], source: str) -> str:
     """Decimal mark of the numbers in columns of text: a number that can be read in one way only proves it."""
     proofs, unclear = dict[str, str](), list[str]()

@@ -24,7 +24,6 @@ from dkpca.wording import counted
 MOST_CATEGORIES = 200
 FARTHEST = float(np.finfo(float).max) / 4
 TOGETHER = 64  # columns that scikit-learn gets at a time: it copies them
-MARGIN = 0.5  # new values farther outside the training values than this share of their spread are said
 
 
 @dataclass(frozen=True)
@@ -60,11 +59,6 @@ class Preparation:
         """Name of each column that a table becomes."""
         return tuple(c.source if c.category is None else f"{c.source} = {c.category}" for c in self.columns)
 
-    @property
-    def has_codes(self) -> bool:
-        """Whether columns are codes of categories, which are no quantities."""
-        return any(column.coded for column in self.columns)
-
     def apply(self, table: Table) -> Matrix:
         """Numbers of a table, (n_samples, n_columns)."""
         X = _numbers(table, self.columns)
@@ -83,14 +77,13 @@ class Preparation:
         return X
 
     def about_new_rows(self, table: Table) -> list[str]:
-        """Say what new rows have that the training rows had not: gaps, categories, values out of range."""
-        X = _numbers(table, self.columns)
-        holes = np.isnan(X)
+        """Say what new rows have that the training rows had not: gaps and categories."""
+        holes = np.isnan(_numbers(table, self.columns))
         notes = list(table.notes)
         if holes.any():
             columns = counted(holes.any(axis=0).sum(), "column")
             notes.append(f"missing values filled with the training mean: {holes.sum():,}, in {columns}")
-        return [*notes, *_unknown_categories(self.columns, table), *_out_of_range(self.columns, X)]
+        return [*notes, *_unknown_categories(self.columns, table)]
 
 
 def reading_for(reading: Reading, columns_are: str) -> Reading:
@@ -118,7 +111,7 @@ def numbers_for(table: Table, reading: Reading, columns_are: str) -> tuple[Matri
     """Numbers of a table as a kernel takes its columns, and how they were made."""
     table = with_samples_as_columns(table) if columns_are == "samples" else table
     preparation = prepare(table, reading_for(reading, columns_are))
-    if preparation.has_codes and columns_are != "categories":
+    if any(column.coded for column in preparation.columns) and columns_are != "categories":
         raise InputError("text codes are not quantities, and this kernel needs quantities; use --text one-hot")
     return preparation.apply(table), preparation
 
@@ -159,11 +152,7 @@ def prepare(table: Table, reading: Reading) -> Preparation:
 
 
 def _means_and_deviations(X: Matrix, low: Any, high: Any) -> tuple[Any, Any]:
-    """Mean of each column, and its deviation with the mean filled in.
-
-    Both are those of the differences to the least value, which are exact where all values are far from zero and close
-    to each other; of halves, and scaled, so that neither they nor their squares leave the range.
-    """
+    """Mean of each column, and its deviation with the mean filled in."""
     # (x / 2 - low / 2) / width lies between 0 and 1: neither a difference nor a square overflows, and the digits of a
     # small spread around a large mean are kept.
     means, deviations = np.empty(X.shape[1]), np.empty(X.shape[1])
@@ -179,10 +168,7 @@ def _means_and_deviations(X: Matrix, low: Any, high: Any) -> tuple[Any, Any]:
 
 
 def _scales(columns: Sequence[Column], deviations: Any) -> list[float]:
-    """Scale of each column; the 0/1 columns of one text column share theirs.
-
-    Together they then weigh as much as one numeric column, and a rare category does not become a giant.
-    """
+    """Scale of each column; the 0/1 columns of one text column share theirs, and weigh as much as a numeric one."""
     # Root of the sum of variances over the 0/1 columns of one source: sqrt(sum_c p_c (1 - p_c)).
     scales: dict[str, float] = {}
     for column, deviation in zip(columns, deviations, strict=True):
@@ -192,7 +178,12 @@ def _scales(columns: Sequence[Column], deviations: Any) -> list[float]:
 
 def _without_gaps(table: Table, reading: Reading, notes: list[str]) -> Table:
     """Drop columns with too many missing values, before anything else is said of them."""
-    shares = {name: _missing_share(table.frame[name], reading) for name in table.frame.columns}
+    shares = dict[str, float]()
+    for name in table.frame.columns:
+        values = table.frame[name]
+        gaps = values.null_count() + (int(values.is_nan().sum()) if values.dtype.is_float() else 0)
+        coded = reading.text_handling(name) == "codes" and gaps < len(values)  # no value is a category too
+        shares[name] = 0.0 if coded else gaps / len(values)
     _refuse(table, [name for name, share in shares.items() if share == 1.0], "no value at all")
     dropped = [name for name, share in shares.items() if share > reading.max_missing]
     if not dropped:
@@ -205,13 +196,6 @@ def _without_gaps(table: Table, reading: Reading, notes: list[str]) -> Table:
     return replace(table, frame=table.frame.select(kept))
 
 
-def _missing_share(values: pl.Series, reading: Reading) -> float:
-    if reading.text_handling(values.name) == "codes" and values.null_count() < len(values):
-        return 0.0  # no value is a category too
-    gaps = values.is_null() | values.is_nan() if values.dtype.is_float() else values.is_null()
-    return float(gaps.sum()) / len(values)
-
-
 def _expanded(table: Table, name: str, reading: Reading, notes: list[str]) -> list[Column]:
     """Columns of numbers that one column of the table gives, text expanded where asked for."""
     kind, how = table.frame.schema[name], reading.text_handling(name)
@@ -220,10 +204,9 @@ def _expanded(table: Table, name: str, reading: Reading, notes: list[str]) -> li
     values = table.frame[name]
     if numerals.is_date(kind):
         if reading.dates != "number":
-            example = values.drop_nulls().head(1).cast(pl.String).to_list()
             raise InputError(
-                f"{table.source}: column {name!r} holds dates, for example {(example or ['none'])[0]}; use --dates "
-                f"number ({numerals.DATE_RULE}) or --dates ignore, or leave it out with --exclude {name}"
+                f"{table.source}: column {name!r} holds dates; use --dates number ({numerals.DATE_RULE}) or --dates "
+                f"ignore, or leave it out with --exclude {name}"
             )
         notes.append(f"column {name!r} holds dates, as numbers: {numerals.DATE_RULE}")
         return [Column(name)]
@@ -237,10 +220,8 @@ def _expanded(table: Table, name: str, reading: Reading, notes: list[str]) -> li
     if doubt or how != "one-hot":
         raise InputError(f"{table.source}: {doubt or _about_text(values, table)}")
     if len(found) > MOST_CATEGORIES:
-        raise InputError(
-            f"{table.source}: text column {name!r} has {len(found)} different values, more than {MOST_CATEGORIES}; "
-            f"leave it out with --exclude {name}"
-        )
+        what = f"text column {name!r} has {len(found)} different values, more than {MOST_CATEGORIES}"
+        raise InputError(f"{table.source}: {what}; leave it out with --exclude {name}")
     notes.append(f"expanded text column {name!r} into {len(found)} columns of 0 and 1")
     return [Column(name, category) for category in found]
 
@@ -274,10 +255,7 @@ def _as_numbers(values: pl.Series, column: Column, table: Table) -> Any:
         raise InputError(f"{table.source}: {_about_text(values, table)}")
     kind = values.dtype
     if not (kind.is_numeric() or numerals.is_date(kind) or isinstance(kind, pl.Boolean | pl.Null | pl.String)):
-        raise InputError(
-            f"{table.source}: column {values.name!r} holds {kind} values; "
-            f"turn them into numbers, or leave it out with --exclude {values.name}"
-        )
+        raise InputError(f"{table.source}: column {values.name!r} holds {kind} values; use --exclude {values.name}")
     if kind.is_integer():
         inputs.check_exact(f"{table.source}: column {values.name!r}", [values.min(), values.max()])
     return numerals.as_floats(values)
@@ -305,60 +283,28 @@ def _is_text(values: pl.Series) -> bool:
 def _about_text(values: pl.Series, table: Table) -> str:
     """Sentence about a text column, or about text in a column that is mostly numbers."""
     doubt = text_among_numbers(values, table.dialect)
-    if doubt:
-        return doubt
-    present = values.drop_nulls().cast(pl.String)
     row = (values.is_not_null().arg_max() or 0) + 1
-    where = f"column {values.name!r} has text {present[0]!r} in row {row}"
-    if numerals.is_number(present[0].strip()):
-        return f"{where}, which may be a number; say how numbers are written with --decimal and --thousands"
-    check = f"'dkpca check {table.source} --write party.toml'"
-    ways = (
-        f"run {check} with --exclude {values.name}, --text one-hot or --text ignore, and give party.toml in place of "
-        "the table"
+    return doubt or (
+        f"column {values.name!r} has text {values.cast(pl.String)[row - 1]!r} in row {row}; if these are the sample "
+        f"ids, use --id {values.name}; else run 'dkpca check {table.source} --write party.toml' with --text one-hot, "
+        f"--text ignore, --exclude {values.name}, or --decimal and --thousands, and give party.toml in place of it"
     )
-    if table.ids is None and present.n_unique() == len(values):
-        return f"{where}; if these are the sample ids, use --id {values.name}; otherwise {ways}"
-    return f"{where}; {ways}"
 
 
 def _refuse(table: Table, names: Iterable[str], what: str) -> None:
     """Refuse a table with columns that say nothing, or too much."""
     named = list(dict.fromkeys(names))
     if named:
-        raise InputError(
-            f"{table.source}: {what} in column {some(named)}; leave it out with --exclude {','.join(named[:10])}"
-        )
+        out = ",".join(named[:10])
+        raise InputError(f"{table.source}: {what} in column {some(named)}; leave it out with --exclude {out}")
 
 
 def _unknown_categories(columns: Sequence[Column], table: Table) -> list[str]:
     notes = []
     for source in dict.fromkeys(column.source for column in columns if column.category is not None):
-        known = [column.category for column in columns if column.source == source]
         present = table.frame[source].drop_nulls().cast(pl.String)
-        strange = present.filter(~present.is_in(known))
+        strange = present.filter(~present.is_in([column.category for column in columns if column.source == source]))
         if len(strange):
-            names = some(strange.unique(maintain_order=True).to_list())
+            names = some(strange.unique(maintain_order=True))
             notes.append(f"column {source!r}: {len(strange):,} rows have categories that the fit lacks: {names}")
     return notes
-
-
-def _out_of_range(columns: Sequence[Column], X: Matrix) -> list[str]:
-    """A value is out of range if it lies farther outside the training values than half of their spread."""
-    # Beyond [low - spread, high + spread] of the training values, with half of their range as the spread.
-    found = []
-    for values, column in zip(X.T, columns, strict=True):
-        spread = MARGIN * (column.high - column.low)
-        out = (values < column.low - spread) | (values > column.high + spread)
-        if out.any() and column.category is None and not column.coded:
-            found.append((int(out.sum()), column, float(values[out].min()), float(values[out].max()), out))
-    if not found:
-        return []
-    rows = int(np.logical_or.reduce([out for *_, out in found]).sum())
-    found.sort(key=lambda each: -each[0])
-    named = ", ".join(
-        f"{column.source!r} ({count:,} rows, {low:g} to {high:g}; the fit had {column.low:g} to {column.high:g})"
-        for count, column, low, high, _ in found[:5]
-    )
-    more = f" and {len(found) - 5} more columns" if len(found) > 5 else ""
-    return [f"{rows:,} of {len(X):,} new rows leave the range of the fit, in {named}{more}"]

@@ -16,10 +16,9 @@ import polars as pl
 from dkpca.errors import InputError, StorageError
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.settings import Allowed, setting
-from dkpca.tables import ids as sample_ids
 from dkpca.tables import numerals, text_files
 from dkpca.tables.formats import AS_WRITTEN, BROKEN, SUFFIXES, Stored, from_array, open_table
-from dkpca.tables.ids import matching_keys
+from dkpca.tables.ids import WAYS, found_in, matching_keys
 from dkpca.tables.inputs import ID_NAME, are_ids, some
 from dkpca.tables.numerals import is_date
 from dkpca.tables.text_files import NAME_OR_NOTHING, NAMES, UNNAMED, Dialect, Opened, check_names
@@ -33,7 +32,7 @@ OURS = Dialect(separator=",", decimal=".", thousands="", missing=())  # how we w
 EMPTY, LAST = "\0empty", "\0last"  # flags of rows, beside their columns
 PLAIN_MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")  # nobody takes these for a value
 
-WAYS_LISTED = ", ".join(sample_ids.WAYS)
+WAYS_LISTED = ", ".join(WAYS)
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 
 
@@ -89,7 +88,7 @@ class Reading:
     )
     id_normalize: tuple[str, ...] = setting(
         (),
-        (lambda value: NAMES[0](value) and set(value) <= set(sample_ids.WAYS), f"write some of {WAYS_LISTED}"),
+        (lambda value: NAMES[0](value) and set(value) <= set(WAYS), f"write some of {WAYS_LISTED}"),
         f"Normalize ids before matching, the same way at all parties: {WAYS_LISTED}.",
         option="--id-normalize",
     )
@@ -168,7 +167,7 @@ def read_ids(path: Path, id_column: str, dialect: Dialect = AS_WRITTEN, ways: Se
     with opened(path, Reading(id_column, dialect=dialect)) as table:
         check_columns([id_column], table)
         frame = typed(table, [], [id_column]).frame.collect(engine="streaming")
-        return _ids(frame[id_column], table.source, ways)
+        return found_in(frame[id_column], ways, table.source)
 
 
 @contextlib.contextmanager
@@ -193,20 +192,13 @@ def from_frame(frame: Any, reading: Reading, *, name: str = "table") -> Table:
     """Take a polars, pandas or Arrow table, or an array."""
     if hasattr(frame, "iloc"):
         check_names([str(key) for key in frame.columns], name)
-        table = pl.DataFrame([_series(str(key), column) for key, column in frame.items()])
+        present = {str(key): own.astype(object).where(own.notna(), None).tolist() for key, own in frame.items()}
+        table = pl.DataFrame(present, strict=False)  # numbers and text in one column: as text
     elif hasattr(frame, "to_pandas") or isinstance(frame, pl.DataFrame):
         table = pl.DataFrame(frame)
     else:
         table = from_array(np.asarray(frame))
     return _select(Opened(name, table.lazy(), table.columns), reading)
-
-
-def _series(name: str, column: Any) -> pl.Series:
-    values = column.to_numpy()
-    if values.dtype != object:
-        return pl.Series(name, values, nan_to_null=True)
-    present = [None if gone else value for value, gone in zip(values, column.isna(), strict=True)]
-    return pl.Series(name, present, strict=False)  # numbers and text in one column: as text
 
 
 def _select(opened: Opened, reading: Reading, *, by_column: bool = False) -> Table:
@@ -222,8 +214,10 @@ def _select(opened: Opened, reading: Reading, *, by_column: bool = False) -> Tab
         loaded = cast("pl.DataFrame", Stored(found.frame, [*named, *kept], opened.source))
     else:
         loaded = found.frame.select(*named, *kept).collect(engine="streaming")
-    ids = _ids(loaded[reading.id_column], opened.source, reading.id_normalize) if reading.id_column else None
-    if ids is None:
+    ids = None
+    if reading.id_column:
+        ids = found_in(loaded[reading.id_column], reading.id_normalize, opened.source)
+    else:
         _refuse_unnamed_ids(loaded, reading.columns, opened.source)
     return Table(
         source=opened.source,
@@ -236,17 +230,19 @@ def _select(opened: Opened, reading: Reading, *, by_column: bool = False) -> Tab
 
 
 def typed(opened: Opened, wanted: Sequence[str], ids: Sequence[str] = ()) -> Opened:
-    """Return the columns wanted, with their types, and the column of ids, as it is.
-
-    Rows without any value are left out, and columns that have neither a name nor a value.
-    """
+    """Return the columns wanted, with their types, and the column of ids, as it is; empty rows below are left out."""
     if opened.dialect is None:
         return replace(opened, frame=opened.frame.select(*ids, *wanted), names=list(wanted))
     empty, last = pl.all_horizontal(pl.all().is_null()), pl.col(opened.names[-1]).is_null()
     frame = opened.frame.select(*ids, *wanted, empty.alias(EMPTY), last.alias(LAST)).collect(engine="streaming")
-    notes = _about_rows(frame[EMPTY], frame[LAST], opened, by_position=not ids)
-    frame = (frame.filter(~frame[EMPTY]) if frame[EMPTY].any() else frame).drop(EMPTY, LAST)
-    columns = frame.get_columns()
+    if opened.encoding is not None and frame[LAST].sum() > frame[EMPTY].sum():
+        text_files.check_widths(opened)
+    filled = (~frame[EMPTY]).arg_true()
+    n_rows = int(filled[-1]) + 1 if len(filled) else 0
+    if len(filled) < n_rows:
+        row = int(frame[EMPTY].arg_max() or 0) + 1
+        raise InputError(f"{opened.source}: row {row} is empty; remove it")
+    columns = frame.head(n_rows).drop(EMPTY, LAST).get_columns()
     del frame
     missing = numerals.USUAL_MISSING if opened.dialect.missing is None else opened.dialect.missing
     # Columns of text lose the marks of missing values, and become numbers, each in place of the one before.
@@ -267,7 +263,7 @@ def typed(opened: Opened, wanted: Sequence[str], ids: Sequence[str] = ()) -> Ope
     unused = {own.name for own in columns if own.name.startswith(f"{UNNAMED}_") and own.null_count() == len(own)}
     dialect = replace(opened.dialect, decimal=decimal, thousands=thousands, missing=missing)
     odd = [f"{mark!r} {marks[mark]:,} times" for mark in sorted(marks) if mark not in PLAIN_MISSING]
-    notes += [f"counted as missing: {', '.join(odd)}"] if odd else []
+    notes = [f"counted as missing: {', '.join(odd)}"] if odd else []
     return replace(
         opened,
         frame=pl.LazyFrame(columns),
@@ -275,18 +271,6 @@ def typed(opened: Opened, wanted: Sequence[str], ids: Sequence[str] = ()) -> Ope
         notes=[*text_files.described(dialect), *opened.notes, *notes],
         dialect=dialect,
     )
-
-
-def _about_rows(empty: pl.Series, last: pl.Series, opened: Opened, *, by_position: bool) -> list[str]:
-    """Say how many rows have no value, or end early; where rows match by position none may be empty in between."""
-    notes = text_files.check_widths(opened) if opened.encoding is not None and last.sum() > empty.sum() else []
-    inside = empty.head(len(empty) - int(empty.sum()))
-    if by_position and inside.any():
-        raise InputError(
-            f"{opened.source}: row {(inside.arg_max() or 0) + 1} is empty, and rows match by position; remove it, or "
-            "name an id column with --id"
-        )
-    return [*notes, f"{empty.sum():,} empty rows left out"] if inside.any() else notes
 
 
 def text_among_numbers(values: pl.Series, dialect: Dialect | None) -> str | None:
@@ -308,13 +292,12 @@ def text_among_numbers(values: pl.Series, dialect: Dialect | None) -> str | None
 
 def _refuse_unnamed_ids(frame: pl.DataFrame, chosen: Sequence[str], source: str) -> None:
     """Raise if rows match by position although a column is called id and differs in every row."""
-    named = [name for name in frame.columns if name not in chosen and ID_NAME.search(name)]
-    found = [name for name in named if are_ids(frame[name].to_numpy())]
-    if found:
-        raise InputError(
-            f"{source}: {found[0]!r} looks like an id column, but no id column was given; add --id {found[0]!r}, or "
-            "exclude it with 'dkpca check --exclude'"
-        )
+    for name in frame.columns:
+        if name not in chosen and ID_NAME.search(name) and are_ids(frame[name].to_numpy()):
+            raise InputError(
+                f"{source}: {name!r} looks like an id column, but no id column was given; add --id {name!r}, or "
+                "exclude it with 'dkpca check --exclude'"
+            )
 
 
 def _without_ignored(found: Opened, reading: Reading) -> tuple[list[str], list[str]]:
@@ -323,20 +306,9 @@ def _without_ignored(found: Opened, reading: Reading) -> tuple[list[str], list[s
     free = [name for name in found.names if name not in reading.columns]
     texts = [name for name in free if isinstance(schema[name], TEXT) and reading.text_handling(name) == "ignore"]
     days = [name for name in free if is_date(schema[name]) and reading.dates == "ignore"]
-    said = [
-        f"left out {counted(len(names), 'column')} of {what}: {some(names)}"
-        for what, names in (("text", texts), ("dates", days))
-        if names
-    ]
+    groups = [(names, what) for names, what in ((texts, "text"), (days, "dates")) if names]
+    said = [f"left out {counted(len(names), 'column')} of {what}: {some(names)}" for names, what in groups]
     return [name for name in found.names if name not in {*texts, *days}], said
-
-
-def _ids(column: pl.Series, source: str, ways: Sequence[str]) -> list[str]:
-    """Sample ids as text, each there and each once."""
-    ids, wrong = sample_ids.found_in(column, ways, source)
-    if wrong:
-        raise InputError(wrong[0])
-    return ids
 
 
 def wanted_columns(opened: Opened, reading: Reading) -> list[str]:

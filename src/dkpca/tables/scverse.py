@@ -28,10 +28,10 @@ def unwrapped(X: Any) -> Any:
             raise InputError("this MuData has modalities that share variables (axis=1); parties share observations")
         return {name: _frame(name, own) for name, own in X.mod.items()}
     if isinstance(X, Mapping) and not scipy.sparse.issparse(X) and any(map(_is_anndata, X.values())):
-        return {name: _frame(name, own) if _is_anndata(own) else own for name, own in X.items()}
+        return {name: _frame(name, own) for name, own in X.items()}
     if isinstance(X, list | tuple) and any(map(_is_anndata, X)):
-        return [_frame(f"party{j}", own) if _is_anndata(own) else own for j, own in enumerate(X)]
-    return _frame("X", X) if _is_anndata(X) else X
+        return [_frame(f"party{j}", own) for j, own in enumerate(X)]
+    return _frame("X", X)
 
 
 def annotate(data: Any, ids: Sequence[Any] | None, scores: Any, about: Mapping[str, Any]) -> None:
@@ -44,8 +44,8 @@ def annotate(data: Any, ids: Sequence[Any] | None, scores: Any, about: Mapping[s
     known = [place for place, name in enumerate(names) if name in row]
     if not known or not data.obs_names.is_unique:
         raise InputError(
-            f"{len(known)} of the {len(names)} observations are samples of the fit, by obs_names, and each name must "
-            "be there once; for new samples use transform"
+            f"{len(known)} of the {len(names)} observations are samples of the fit, by obs_names, which must be "
+            "unique; for new samples use transform"
         )
     placed = np.full((len(names), scores.shape[1]), np.nan, dtype=scores.dtype)
     placed[known] = scores[[row[names[place]] for place in known]]
@@ -64,20 +64,16 @@ def modalities(path: Path) -> list[str]:
 def read(path: Path) -> tuple[list[str], list[str], Any]:
     """Names of observations and variables, and the matrix X, of FILE.h5ad or of one modality, FILE.h5mu/NAME."""
     _need("anndata", path)
-    import anndata
-
-    if path.suffix.lower() == MUDATA:
-        raise InputError(f"{path}: holds {modalities(path)}; give one of them, as {path / modalities(path)[0]}")
-    if path.parent.suffix.lower() != MUDATA:
-        with _whole(path):
-            table = anndata.read_h5ad(path)
-    elif path.name in modalities(path.parent):
-        import mudata
-
-        with _whole(path.parent):
-            table = mudata.read_h5ad(path.parent, path.name)
+    inside = path.parent.suffix.lower() == MUDATA
+    if inside or path.suffix.lower() == MUDATA:
+        file, name = (path.parent, path.name) if inside else (path, None)
+        if name not in (known := modalities(file)):
+            raise InputError(f"{file}: holds the modalities {known}; give one of them, as {file / known[0]}")
+        with _whole(file):
+            table = import_module("mudata").read_h5ad(file, name)
     else:
-        raise InputError(f"{path.parent}: has no modality {path.name!r}; it has {modalities(path.parent)}")
+        with _whole(path):
+            table = import_module("anndata").read_h5ad(path)
     if scipy.sparse.issparse(table.X):
         table.X.check_format()  # rows that point outside of the file would be read
     frame = _frame(path.stem, table)
@@ -123,11 +119,12 @@ def _need(package: str, path: Path) -> None:
 
 
 def _frame(name: str, table: Any) -> Any:
-    """X with the names of observations and variables; sparse matrices get their zeros, where memory allows it."""
+    """X of AnnData with the names of its observations and variables, and the zeros of a sparse one."""
+    if not _is_anndata(table):
+        return table
     if table.X is None:
         raise InputError(f"party {name!r}: its AnnData has no X; pass a DataFrame, such as table.to_df(layer=...)")
-    X = table.to_memory().X if table.isbacked else table.X
-    X = without_zeros_left_out(name, X, taken=True)
+    X = without_zeros_left_out(name, table.to_memory().X if table.isbacked else table.X, taken=True)
     return import_module("pandas").DataFrame(X, index=table.obs_names, columns=table.var_names)
 
 

@@ -6,6 +6,7 @@ A file is opened as columns of text, of which nothing is loaded yet.
 import codecs
 import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,8 @@ UTF8 = "utf-8-sig"  # with or without its mark
 
 # What an entry of party.toml may be, and the words for it.
 NAME: Allowed = (lambda value: isinstance(value, str) and bool(value), "write a text that is not empty")
+MARK: Allowed = (lambda value: isinstance(value, str) and len(value) == 1, "write one character, or the word tab")
+POINT: Allowed = (lambda value: value in (",", "."), "write , or .")
 NAME_OR_NOTHING: Allowed = (lambda value: isinstance(value, str), "write a text, perhaps an empty one")
 NAMES: Allowed = (
     lambda value: isinstance(value, list | tuple) and all(isinstance(name, str) for name in value),
@@ -39,9 +42,9 @@ class Dialect:
     """How a table is written; None: find out. Fields are options of `dkpca check` and entries of party.toml."""
 
     separator: str | None = setting(
-        None, NAME, "Separator between columns, such as ; or tab (default: detected).", option="--separator"
+        None, MARK, "Separator between columns, such as ; or tab (default: detected).", option="--separator"
     )
-    decimal: str | None = setting(None, NAME, "Decimal mark: , or . (default: detected).", option="--decimal")
+    decimal: str | None = setting(None, POINT, "Decimal mark: , or . (default: detected).", option="--decimal")
     thousands: str | None = setting(
         None, NAME_OR_NOTHING, "Thousands separator (default: none).", option="--thousands"
     )
@@ -55,10 +58,6 @@ class Dialect:
     encoding: str | None = None  # in states of before 0.3; the file itself says it
 
     def __post_init__(self) -> None:
-        if self.separator is not None and len(self.separator) != 1:
-            raise InputError(f"the separator is {self.separator!r}; give one character, or the word tab")
-        if self.decimal is not None and self.decimal not in numerals.OTHER:
-            raise InputError(f"the decimal mark is {self.decimal!r}; give , or .")
         if self.decimal is not None and self.decimal == self.thousands:
             raise InputError(f"{self.decimal!r} cannot be both the decimal mark and the thousands separator")
 
@@ -81,7 +80,8 @@ def header(cells: Sequence[str], source: str) -> tuple[list[str], list[str]]:
         raise InputError(f"{source}: has {len(cells):,} columns, more than {MOST_COLUMNS:,}; check the file")
     names = [cell.strip() or f"{UNNAMED}_{position + 1}" for position, cell in enumerate(cells)]
     check_names(names, source)
-    numbers = [name for name in names[1:] if numerals.is_number(name) and not name.isdecimal()]
+    plain = "|".join(numerals.PLAIN.values())
+    numbers = [name for name in names[1:] if re.search(plain, name) and not name.isdecimal()]
     said = "the header has the number {!r}; if it is a row of data, write a header above it"
     return names, [said.format(number) for number in numbers[:1]]
 
@@ -151,36 +151,17 @@ def _separator(path: Path, encoding: str, first: str) -> str:
     return marks[0] if marks else ","
 
 
-def check_widths(opened: Opened) -> list[str]:
-    """Words about rows of a text file that end before the last column.
-
-    A row that is longer than the header is refused, and a last row that is shorter.
-    """
+def check_widths(opened: Opened) -> None:
+    """Refuse a text file with a row that is longer or shorter than its header."""
     assert opened.dialect is not None
     width, used = len(opened.names), opened.dialect.separator or ","
-    short, last = list[tuple[int, int]](), 0
     with Path(opened.source).open(encoding=opened.encoding, newline="") as file:
-        rows = csv.reader(file, delimiter=used)
-        next(rows, None)  # the header
-        for number, count in enumerate(map(len, rows), start=1):
-            if count > width:
+        for number, row in enumerate(csv.reader(file, delimiter=used)):
+            if len(row) not in (0, width):
                 raise InputError(
-                    f"{opened.source}: row {number} has {count} values, but the header has {width} names; correct "
-                    f"that row, or check the separator ({used!r} was used; set it with --separator)"
+                    f"{opened.source}: row {number} has {len(row)} values, but the header has {width} names; correct "
+                    f"that row, get the whole file, or set --separator ({used!r} was used)"
                 )
-            short += [(number, count)] if 0 < count < width else []
-            last = number if count else last
-    if not short:
-        return []
-    if short[-1][0] == last:
-        raise InputError(
-            f"{opened.source}: breaks off in row {last}, after {short[-1][1]} of {width} values; get the whole file, "
-            "or remove lines of text below the table"
-        )
-    return [
-        f"rows with fewer values than the header has names: {len(short):,}, first row {short[0][0]}; "
-        "the absent values count as missing"
-    ]
 
 
 def _encoding(path: Path) -> str:

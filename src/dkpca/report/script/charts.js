@@ -14,7 +14,6 @@ export function drawCharts(header) {
     fill("own-charts", (box) => drawOwn(box, header.own.correlation, { what: "correlation" }));
     fill("association-charts", (box) => drawOwn(box, header.own["distance correlation"], { what: "distance correlation", least: 0 }));
   }
-  if (header.drives) fill("drives-charts", (box) => drawOwn(box, header.drives, { what: "change of its variance", most: header.drives.most }));
 }
 
 function fill(name, draw) {
@@ -100,16 +99,15 @@ function drawOwn(box, { top, chance }, about) {
 }
 
 // Bars from the middle; names stand on the other side.
-function drawColumns(box, columns, { what, chance, least = -1, most = 1 }) {
+function drawColumns(box, columns, { what, chance, least = -1 }) {
   const row = 22, height = columns.length * row + 30;
   const chart = frame(box, { height, left: 0, right: 0, top: 0, bottom: 30, label: `${what} of columns with this component` });
   const half = chart.width / 2;
-  const x = (value) => half + (value / most) * (half - 4);
+  const x = (value) => half + value * (half - 4);
   const line = (kind, value) => svg("line", { class: kind, x1: x(value), x2: x(value), y1: 0, y2: chart.bottom });
   for (const value of [-1, 0, 1].filter((value) => value >= least)) {
     const anchor = { "-1": "start", 0: "middle", 1: "end" }[value];
-    const words = most === 1 || value === 0 ? value : (value * most).toPrecision(2);
-    chart.drawing.append(line("grid", value * most), text(words, x(value * most), chart.bottom + 18, { class: "tick", "text-anchor": anchor }));
+    chart.drawing.append(line("grid", value), text(value, x(value), chart.bottom + 18, { class: "tick", "text-anchor": anchor }));
   }
   if (chance !== undefined) for (const value of least < 0 ? [-chance, chance] : [chance]) chart.drawing.append(line("chance", value));
   columns.forEach(([name, value], k) => {
