@@ -230,10 +230,6 @@ class Fit:
         asked = self.kernel.get(party, "linear") if isinstance(self.kernel, dict) else self.kernel
         return asked if isinstance(asked, Kernel) else kernels.family(asked)
 
-    def families(self) -> list[Kernel | type[Kernel]]:
-        """Return all requested kernels, or their classes."""
-        return [self.family_of(party) for party in (self.kernel if isinstance(self.kernel, dict) else ("",))]
-
 
 @dataclass(frozen=True)
 class Compute:

@@ -6,6 +6,7 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 DEEPEST = 16  # tables inside tables of a TOML file
@@ -93,12 +94,9 @@ def counted(count: int, noun: str) -> str:
 
 def ranges(numbers: Sequence[int]) -> str:
     """Whole numbers, ascending, with neighbors drawn together: 1 to 4, 7."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and number == parts[-1][-1] + 1:
-            parts[-1].append(number)
-        else:
-            parts.append([number])
+    # The numbers of a run differ from their places in the list by the same.
+    runs = groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])
+    parts = [[number for _, number in run] for _, run in runs]
     return ", ".join(str(p[0]) if len(p) == 1 else f"{p[0]} to {p[-1]}" for p in parts)
 
 

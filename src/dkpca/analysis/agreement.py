@@ -22,7 +22,6 @@ from dkpca.messages import Summary
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 SAMPLED = 1000  # samples that a permutation test looks at: a random subset is as valid, and quick
-PERMUTATIONS = 999
 
 
 def missing(model: FusedModel, protect: str) -> str | None:
@@ -47,7 +46,7 @@ def agreement(model: FusedModel) -> tuple[Matrix, Matrix]:
     return cosines, errors
 
 
-def unrelated(model: FusedModel, *, n_permutations: int = PERMUTATIONS, seed: int = 0) -> dict[str, float]:
+def unrelated(model: FusedModel, n_permutations: int, seed: int) -> dict[str, float]:
     """P-value, by party, of "this party has nothing to do with the others"; corrected over parties by Holm."""
     if model.is_blind:
         raise InputError("rows of a blind fit are not samples and cannot be permuted; fit with protect='none'")

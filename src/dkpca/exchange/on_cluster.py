@@ -70,9 +70,12 @@ def tables_of(
     """Tables by party, and names of columns, for a fit whose rows stay; refuse what needs them in one place."""
     import dask
 
+    tables = _by_party(X, parties)
     refused = [f"{name}={own!r}" for name, value in BEYOND.items() if (own := getattr(settings, name)) != value]
     refused += ["precision='compact'"] if settings.precision == "compact" else []
-    refused += ["kernel='precomputed'"] if any(k.columns_are == "samples" for k in settings.families()) else []
+    refused += (
+        ["kernel='precomputed'"] if any(settings.family_of(name).columns_are == "samples" for name in tables) else []
+    )
     refused += [] if compute.device is None else [f"device={compute.device!r}"]
     refused += [] if sample_ids is None else ["sample_ids"]
     if refused:
@@ -80,7 +83,6 @@ def tables_of(
             f"{refused[0]} needs all rows in one place, and beyond {ONE_WORKER} those of Dask collections stay on "
             "their workers, and match by position; leave it out, or gather the tables (X.compute())"
         )
-    tables = _by_party(X, parties)
     frames = {name: table for name, table in tables.items() if hasattr(table, "columns")}
     for name, frame in frames.items():
         check_features(name, frame._meta)
