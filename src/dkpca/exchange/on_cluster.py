@@ -135,15 +135,15 @@ def transform(estimator: Any, X: Any, sample_ids: Any) -> Any:
     alone, names, single = _alone(estimator), list(tables), not isinstance(X, Mapping | list | tuple)
     chunks = on_dask.cut_alike(tables, estimator.timeout)
 
-    def placed(start: int, *own: Any) -> tuple[list[Any], Any]:
+    def placed(start: int, *own: Any) -> tuple[Any, Any]:
         tables = own[0] if single else dict(zip(names, own, strict=True))
         scores, told = on_dask.recorded(lambda: alone._placed(tables, None)[0])
-        return [np.asarray(scores, dtype=np.float64)], (start, told)
+        return np.asarray(scores, dtype=np.float64), (start, told)
 
     width = len(estimator.eigenvalues_)
-    made, told = on_dask.chunks_made(placed, chunks, [width], np.float64, timeout=estimator.timeout)
+    made, told = on_dask.chunks_made(placed, chunks, width, np.float64, timeout=estimator.timeout)
     _tell_of_chunks(told, sum(chunks.sizes))
-    return made[0]
+    return made
 
 
 def _transform_rows(estimator: Any, X: Any) -> Any:
@@ -161,15 +161,15 @@ def _transform_rows(estimator: Any, X: Any) -> Any:
     tables = {name: like_fit(name, given[name], state.columns) for name, state in states.items()}
     arrays = on_dask.row_chunks(tables, estimator.timeout)
 
-    def of(start: int, *own: Any) -> tuple[list[Any], Any]:
+    def of(start: int, *own: Any) -> tuple[Any, Any]:
         rows = [party.extend(state, X_own) for state, X_own in zip(states.values(), own, strict=True)]
         said = diagnostics.about_new_samples(diagnostics.outside(kernels, lengths, rows))
-        return [np.asarray(placed(rows), dtype=np.float64)], (start, [(words, DataWarning) for words in said])
+        return np.asarray(placed(rows), dtype=np.float64), (start, [(words, DataWarning) for words in said])
 
     chunks, width = on_dask.chunks_of(list(arrays.values())), len(estimator.eigenvalues_)
-    made, told = on_dask.chunks_made(of, chunks, [width], np.float64, timeout=estimator.timeout)
+    made, told = on_dask.chunks_made(of, chunks, width, np.float64, timeout=estimator.timeout)
     _tell_of_chunks(told, sum(chunks.sizes))
-    return made[0]
+    return made
 
 
 def on_a_worker(estimator: Any, method: str, *arguments: Any, **named: Any) -> Any:

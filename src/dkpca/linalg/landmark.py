@@ -274,17 +274,9 @@ def _lifted(
         F = Z if substituted else solved(part.start + rows.start, Z)
         return residual_bound(blocks(part.start, part.stored), rows, F, V[:, :k], rounding or (False, 0.0, 0.0))
 
-    shift = like(found.mean, weights) @ weights
-    (vectors, nearby), square, parts = products(
-        chosen.features,
-        weights,
-        shift,
-        k,
-        gram.home,
-        seen=None if rounding is None else left,
-        memory=gram.memory,
-    )
-    return vectors, nearby, square[:k, :k], reduce(operator.add, parts) if parts else None
+    shift, seen = like(found.mean, weights) @ weights, None if rounding is None else left
+    V, square, parts = products(chosen.features, weights, shift, gram.home, seen=seen, memory=gram.memory)
+    return V[:, :k], V[:, k:], square[:k, :k], reduce(operator.add, parts) if parts else None
 
 
 def _first(k: int, values: Array, U: Array) -> tuple[Array, Array]:
