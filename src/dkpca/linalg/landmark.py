@@ -185,7 +185,9 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, Q: Array | Non
     n, home = gram.n, gram.home
     sums = moments(chosen.features, chosen.start, centered=centered)
     if chosen.substituted:
-        square = sums.from_zero(n, chosen.start) if centered else sums.square
+        square, start = sums.square, chosen.start
+        if centered:  # of the rows themselves, which were measured from the start
+            square = square + sums.total[:, None] * start + start[:, None] * (sums.total + n * start)
         sound, _ = chosen.block.sound(to_numpy(square).astype(float))
         chosen, sums = (chosen.head(sound), sums.head(sound)) if sound < chosen.block.m else (chosen, sums)
     # 2) With F'F = U Theta U', the eigenvalues of F F' are Theta and its eigenvectors F U Theta^(-1/2).

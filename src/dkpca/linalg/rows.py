@@ -333,10 +333,6 @@ class Moments:
         """Sums of the first columns."""
         return Moments(self.total[:m], self.square[:m, :m])
 
-    def from_zero(self, n: int, start: Array) -> Array:
-        """Sum of squares of the n rows themselves, if these were measured from a start."""
-        return self.square + self.total[:, None] * start + start[:, None] * (self.total + n * start)
-
 
 def moments(Z: Any, start: Array, *, centered: bool) -> Moments:
     """Return the sums of y and y y' over rows of a table, y = z - start for a row z; not centered, only of z z'."""
