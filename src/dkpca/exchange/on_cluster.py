@@ -129,10 +129,10 @@ def transform(estimator: Any, X: Any, sample_ids: Any) -> Any:
     alone, names, single = _alone(estimator), list(tables), not isinstance(X, Mapping | list | tuple)
     chunks = on_dask.cut_alike(tables, estimator.timeout)
 
-    def placed(start: int, *own: Any) -> tuple[list[Any], Any]:
+    def placed(start: int, *own: Any) -> tuple[Any, Any]:
         tables = own[0] if single else dict(zip(names, own, strict=True))
         (scores, *_, outside), told = on_dask.recorded(lambda: alone._placed(tables, None))
-        return [np.asarray(scores, dtype=np.float64)], (outside, told)
+        return np.asarray(scores, dtype=np.float64), (outside, told)
 
     return _placed_in_chunks(estimator, placed, chunks)
 
@@ -152,9 +152,9 @@ def _transform_rows(estimator: Any, X: Any) -> Any:
     tables = {name: like_fit(name, given[name], state.columns) for name, state in states.items()}
     arrays = on_dask.row_chunks(tables, estimator.timeout)
 
-    def placed_by_all(start: int, *own: Any) -> tuple[list[Any], Any]:
+    def placed_by_all(start: int, *own: Any) -> tuple[Any, Any]:
         rows = [party.extend(state, X_own) for state, X_own in zip(states.values(), own, strict=True)]
-        return [np.asarray(placed(rows), dtype=np.float64)], (scoring.outside(kernels, lengths, rows), [])
+        return np.asarray(placed(rows), dtype=np.float64), (scoring.outside(kernels, lengths, rows), [])
 
     return _placed_in_chunks(estimator, placed_by_all, on_dask.chunks_of(list(arrays.values())))
 
@@ -162,7 +162,7 @@ def _transform_rows(estimator: Any, X: Any) -> Any:
 def _placed_in_chunks(estimator: Any, work: Any, chunks: on_dask.Chunks) -> Any:
     """Scores as a Dask array; samples outside the fit are said once for all chunks, other warnings each once."""
     width = len(estimator.eigenvalues_)
-    (scores,), seen = on_dask.chunks_made(work, chunks, [width], np.float64, timeout=estimator.timeout)
+    scores, seen = on_dask.chunks_made(work, chunks, width, np.float64, timeout=estimator.timeout)
     warn(scoring.about_new_samples(np.concatenate([outside for outside, _ in seen])))
     _tell(list(dict.fromkeys(each for _, told in seen for each in told))[:MOST_TOLD])
     return scores

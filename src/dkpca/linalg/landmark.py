@@ -185,7 +185,9 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, Q: Array | Non
     n, home = gram.n, gram.home
     sums = moments(chosen.features, chosen.start, centered=centered)
     if chosen.substituted:
-        square = sums.from_zero(n, chosen.start) if centered else sums.square
+        square, start = sums.square, chosen.start
+        if centered:  # of the rows themselves, which were measured from the start
+            square = square + sums.total[:, None] * start + start[:, None] * (sums.total + n * start)
         sound, _ = chosen.block.sound(to_numpy(square).astype(float))
         chosen, sums = (chosen.head(sound), sums.head(sound)) if sound < chosen.block.m else (chosen, sums)
     # 2) With F'F = U Theta U', the eigenvalues of F F' are Theta and its eigenvectors F U Theta^(-1/2).
@@ -274,17 +276,9 @@ def _lifted(
         F = Z if substituted else solved(part.start + rows.start, Z)
         return residual_bound(blocks(part.start, part.stored), rows, F, V[:, :k], rounding or (False, 0.0, 0.0))
 
-    shift = like(found.mean, weights) @ weights
-    (vectors, nearby), square, parts = products(
-        chosen.features,
-        weights,
-        shift,
-        k,
-        gram.home,
-        seen=None if rounding is None else left,
-        memory=gram.memory,
-    )
-    return vectors, nearby, square[:k, :k], reduce(operator.add, parts) if parts else None
+    shift, seen = like(found.mean, weights) @ weights, None if rounding is None else left
+    V, square, parts = products(chosen.features, weights, shift, gram.home, seen=seen, memory=gram.memory)
+    return V[:, :k], V[:, k:], square[:k, :k], reduce(operator.add, parts) if parts else None
 
 
 def _first(k: int, values: Array, U: Array) -> tuple[Array, Array]:

@@ -188,24 +188,16 @@ def chunks_added(work: Callable[..., Any], chunks: Chunks) -> Any:
 
 
 def chunks_made(
-    work: Callable[..., tuple[Sequence[Numbers], Any]],
-    chunks: Chunks,
-    widths: Sequence[int],
-    dtype: Any,
-    timeout: float | None = None,
-) -> tuple[list[Any], list[Any]]:
-    """Return Dask arrays of the rows that `work(start, *chunks)` makes, and what else it returns, in order."""
+    work: Callable[..., tuple[Numbers, Any]], chunks: Chunks, width: int, dtype: Any, timeout: float | None = None
+) -> tuple[Any, list[Any]]:
+    """Return a Dask array of the rows that `work(start, *chunks)` makes, and what else it returns, in order."""
     from dask import persist
 
     tasks = _chunk_tasks(work, chunks)
     if cluster() is not None:
         tasks = list(persist(*tasks))
     others = computed([task[1] for task in tasks], timeout)
-    made = [
-        _cut([task[0][j] for task in tasks], (sum(chunks.sizes), width), dtype, chunks.sizes)
-        for j, width in enumerate(widths)
-    ]
-    return made, others
+    return _cut([task[0] for task in tasks], (sum(chunks.sizes), width), dtype, chunks.sizes), others
 
 
 def _chunk_tasks(work: Callable[..., Any], chunks: Chunks) -> list[Task]:

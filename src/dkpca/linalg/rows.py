@@ -342,10 +342,6 @@ class Moments:
         """Sums of the first columns."""
         return Moments(self.total[:m], self.square[:m, :m])
 
-    def from_zero(self, n: int, start: Array) -> Array:
-        """Sum of squares of the n rows themselves, if these were measured from a start."""
-        return self.square + self.total[:, None] * start + start[:, None] * (self.total + n * start)
-
 
 def moments(Z: Any, start: Array, *, centered: bool) -> Moments:
     """Return the sums of y and y y' over rows of a table, y = z - start for a row z; not centered, only of z z'."""
@@ -372,50 +368,47 @@ def products(
     Z: Any,
     weights: Array,
     shift: Array,
-    split: int,
     home: Array,
     *,
     seen: Callable[[RowGroup, slice, Array, Array], ResultT] | None = None,
     memory: MemoryLimit | None = None,
-) -> tuple[tuple[Array, Array], Array, list[ResultT]]:
-    """Return z W - shift for all rows z, split in two; the sum of their squares; what `seen` says of each strip."""
-    width, n = weights.shape[1], Z.shape[0]
+) -> tuple[Array, Array, list[ResultT]]:
+    """Return z W - shift for all rows z; the sum of their squares; what `seen` says of each strip."""
+    width = weights.shape[1]
 
-    def of(first: int, part: RowGroup) -> tuple[tuple[Array, Array], tuple[Array, list[ResultT]]]:
-        xp, results = namespace(weights), []
-        made = xp.empty((len(part), width), dtype=weights.dtype, device=device(weights))
+    def of(first: int, part: RowGroup) -> tuple[Array, tuple[Array, list[ResultT]]]:
+        results = []
+        made = namespace(weights).empty((len(part), width), dtype=weights.dtype, device=device(weights))
         for rows in strips(len(part), weights.shape[0], weights):
             z = part[rows]
             made[rows, :] = z @ weights - shift[None, :]
             if seen is not None:
                 results.append(seen(part, rows, z, made[rows, :]))
-        return (made[:, :split], made[:, split:]), (made.T @ made, results)
+        return made, (made.T @ made, results)
 
     if on_workers(Z):
-        both, others = _made_on_workers(of, Z, [split, width - split], np.float64)
+        whole, others = _made_on_workers(of, Z, width, np.float64)
     else:
         # Rows go to their place in the order of the groups, and their squares are added in that order.
-        both, others, first = [tall_empty((n, count), home, memory) for count in (split, width - split)], [], 0
+        whole, others, first = tall_empty((Z.shape[0], width), home, memory), [], 0
         for made, other in over(of, Z, reference=weights):
-            group = slice(first, first + made[0].shape[0])
-            for whole, own in zip(both, made, strict=True):
-                whole[group, :] = sent_to(own, whole)
+            whole[first : first + made.shape[0], :] = sent_to(made, whole)
             others.append(other)
-            first = group.stop
-    return (both[0], both[1]), _sum(square for square, _ in others), [r for _, some in others for r in some]
+            first += made.shape[0]
+    return whole, _sum(square for square, _ in others), [r for _, some in others for r in some]
 
 
 def _made_on_workers(
-    work: Callable[..., tuple[Sequence[Array], ResultT]], Z: Any, widths: Sequence[int], dtype: Any
-) -> tuple[list[Array], list[ResultT]]:
-    """Arrays of the rows that `work(start, part)` makes of groups, on the workers; and what else it returns."""
+    work: Callable[..., tuple[Array, ResultT]], Z: Any, width: int, dtype: Any
+) -> tuple[Array, list[ResultT]]:
+    """Array of the rows that `work(start, part)` makes of groups, on the workers; and what else it returns."""
     chunk, arrays = _of_chunk(work, [Z])
 
-    def of(start: int, *blocks: Array) -> tuple[list[Array], list[ResultT]]:
+    def of(start: int, *blocks: Array) -> tuple[Array, list[ResultT]]:
         rows, others = zip(*chunk(start, *blocks), strict=True)
-        return [np.concatenate(own) for own in zip(*rows, strict=True)], list(others)
+        return np.concatenate(rows), list(others)
 
-    made, others = on_dask.chunks_made(of, on_dask.chunks_of(arrays), widths, dtype)
+    made, others = on_dask.chunks_made(of, on_dask.chunks_of(arrays), width, dtype)
     return made, [other for some in others for other in some]
 
 
@@ -565,7 +558,7 @@ def by_strips(work: Callable[[slice], Array], X: Array, weights: Array) -> Array
 def kept(Z: Any, reference: Array, memory: MemoryLimit | None = None) -> Array:
     """Rows of a table, all of them: where the reference lives, or on their workers."""
     if on_workers(Z):
-        return _made_on_workers(lambda first, part: ((part[:],), None), Z, [Z.shape[1]], reference.dtype)[0][0]
+        return _made_on_workers(lambda first, part: (part[:], None), Z, Z.shape[1], reference.dtype)[0]
     out = tall_empty(Z.shape, reference, memory)
 
     def of(first: int, part: RowGroup) -> None:
