@@ -14,6 +14,7 @@ from dkpca.errors import DKPCAError, InputError, StorageError
 from dkpca.exchange.memory import Memory
 from dkpca.exchange.sealed import Part
 from dkpca.party import limits
+from dkpca.store.storage import write
 from testkit import dying
 from testkit.studies import Actors
 
@@ -186,6 +187,21 @@ def test_a_closed_study_counts_if_the_ledger_or_the_folder_knows_of_numbers(tmp_
         study.log({"agreement": "", "step": logged}, {"bytes": 1})  # what `sent` had is lost
         study.close(shown)
         assert (study.kept("left.json") is None) == (number == 2)
+
+
+def test_a_rename_that_fails_while_a_file_is_open_is_tried_again(tmp_path, monkeypatch):
+    from pathlib import Path
+
+    replace, failures = Path.replace, [PermissionError(), PermissionError()]
+
+    def refusing(self, target):  # as Windows does while a scanner has the file open
+        if failures:
+            raise failures.pop()
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", refusing)
+    write(tmp_path / "x", b"1")
+    assert (tmp_path / "x").read_bytes() == b"1"
 
 
 def test_the_transport_runs_without_fcntl_and_loads_no_numpy(tmp_path):

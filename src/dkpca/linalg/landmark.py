@@ -47,6 +47,7 @@ from dkpca.linalg.landmark_block import (
     residual_bound,
     rounding_in_blocks,
 )
+from dkpca.linalg.on_dask import memory_of_a_worker, on_one_worker
 from dkpca.linalg.rows import (
     Made,
     RowGroup,
@@ -107,6 +108,9 @@ class Landmark:
 
     def __call__(self, gram: Gram, k: int) -> Eigenpairs:
         wanted = default_landmarks(k) if self.n_landmarks is None else self.n_landmarks
+        if _fits_one_worker(gram, min(max(wanted, k), gram.n)):
+            found: Eigenpairs = on_one_worker(lambda: self(gram, k), gram.n, gram.chunks or ())
+            return found
         base, Q, centered = (gram.base, gram.Q, gram.mean) if isinstance(gram, Centered) else (gram, None, False)
         with threads_of_our_own():
             chosen = self._choose(base, min(max(wanted, k), gram.n))
@@ -138,7 +142,7 @@ class Landmark:
 
     def _sampled(self, gram: Gram, most: int) -> tuple[Array, Array, LandmarkBlock, float]:
         """Features of all rows, or of a sample of many; landmarks; their block; and the trace missed there."""
-        sample, trace, positions = max(SAMPLE, SAMPLE_SHARE * most), gram.trace(), None
+        sample, trace, positions = _sample(most), gram.trace(), None
         sample = sample if gram.chunks is None else min(sample, (gram.n - 1) // 2)  # not all rows in one place
         if gram.n > 2 * sample and trace > 0.0:
             positions = draw_rows(gram, sample, self.random_state)
@@ -165,12 +169,27 @@ class Landmark:
 
 def part_below(gram: Gram, n_landmarks: int) -> tuple[Array, float]:
     """Return F and a number e with F F' <= gram + e I (in the order of symmetric matrices), through landmarks."""
+    if _fits_one_worker(gram, min(n_landmarks, gram.n)):
+        found: tuple[Array, float] = on_one_worker(lambda: part_below(gram, n_landmarks), gram.n, gram.chunks or ())
+        return found
     F, pivots, block, _ = Landmark()._sampled(gram, min(n_landmarks, gram.n))
     if F.shape[0] < gram.n:
         F = kept(gram.against(pivots).then(substitution(block, pivots)), F, gram.memory)
     square = to_numpy(moments(F, like(np.zeros(F.shape[1]), F), centered=False).square).astype(float)
     sound, beside = block.sound(square)
     return F[:, :sound], beside
+
+
+def _fits_one_worker(gram: Gram, landmarks: int) -> bool:
+    """Whether landmarks are chosen among all rows, and one worker of a cluster has room for their features."""
+    if gram.chunks is None or gram.n > 2 * _sample(landmarks):
+        return False
+    return 16.0 * gram.n * (3.0 * landmarks + gram.entry_operations) <= memory_of_a_worker()
+
+
+def _sample(landmarks: int) -> int:
+    """Rows to choose so many landmarks among."""
+    return max(SAMPLE, SAMPLE_SHARE * landmarks)
 
 
 def default_landmarks(k: int) -> int:

@@ -153,8 +153,8 @@ def on_one_worker(
     work: Callable[[], Any],
     n: int,
     sizes: Sequence[int],
-    timeout: float | None,
-    tell: Callable[[list[tuple[str, type[Warning]]]], None],
+    timeout: float | None = None,
+    tell: Callable[[list[tuple[str, type[Warning]]]], None] | None = None,
 ) -> Any:
     """Do work on one worker, with all rows; n rows come back as Dask arrays, and warnings are passed to `tell`."""
     from dask import delayed, persist
@@ -164,7 +164,8 @@ def on_one_worker(
     (task,) = persist(task)  # a cluster keeps what is tall; without one, this process does
     pickled, shapes, told = computed([task[0]], timeout)[0]
     slices = [slice(end - size, end) for size, end in zip(sizes, np.cumsum(sizes).tolist(), strict=True)]
-    tell(told)
+    if tell is not None:
+        tell(told)
     kept = [
         _cut([task[1][j][rows] for rows in slices], shape, dtype, sizes) for j, (shape, dtype) in enumerate(shapes)
     ]

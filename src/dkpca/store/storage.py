@@ -11,6 +11,7 @@ import json
 import mmap
 import os
 import secrets
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -22,6 +23,7 @@ from dkpca.wording import in_bytes, toml_values
 PRIVATE_MODE, PUBLIC_MODE = 0o600, 0o666  # the second is narrowed by the umask
 
 BINARY = getattr(os, "O_BINARY", 0)  # of Windows
+RENAMES = 20  # attempts, in a second
 MOST_SETTINGS = 2**24  # bytes of a file of settings
 LARGE = 2**26  # bytes of a file that is mapped into memory, and not read
 
@@ -50,12 +52,22 @@ def write(path: Path, data: Content, *, private: bool = False) -> None:
                 file.flush()
                 os.fsync(descriptor)
                 if has_locks:
-                    part.replace(path)
-            if not has_locks:
-                part.replace(path)
+                    _rename(part, path)
+            if not has_locks:  # Windows renames no open file
+                _rename(part, path)
         finally:
             part.unlink(missing_ok=True)
     _sync_directory(path.parent)
+
+
+def _rename(part: Path, path: Path) -> None:
+    """Give a file its name; Windows refuses while a scanner or an indexer has the old one open."""
+    for _ in range(RENAMES):
+        with contextlib.suppress(PermissionError):
+            part.replace(path)
+            return
+        time.sleep(0.05)
+    part.replace(path)
 
 
 def remove(path: Path) -> None:
