@@ -11,7 +11,7 @@ from dkpca.kernels import Polynomial
 
 
 @pytest.mark.parametrize("kernel", ["linear", "cosine"])
-@pytest.mark.parametrize("power", [-120, 80, 150])
+@pytest.mark.parametrize("power", [-60, 30, 70])
 def test_an_audit_does_not_depend_on_the_unit_of_the_columns(rng, kernel, power):
     X = rng.standard_normal((40, 6))
     settings: dict[str, Any] = {"kernel": kernel, "audit": 10, "parties": 2, "rank": 2, "precision": "float64"}
@@ -23,13 +23,20 @@ def test_an_audit_does_not_depend_on_the_unit_of_the_columns(rng, kernel, power)
     )  # directions of no eigenvalue vary
 
 
-@pytest.mark.parametrize("power", [-140, -80, 80, 140])
+@pytest.mark.parametrize("power", [-70, -40, 40, 70])
 def test_the_estimate_does_not_depend_on_the_unit_of_the_columns(rng, power):
     X = rng.standard_normal((40, 6))
     settings: dict[str, Any] = {"kernel": "linear", "parties": 2, "rank": 2, "precision": "float64"}
     plain, scaled = (DKPCA(2, **settings).fit(X * size).certificate_ for size in (1.0, 10.0**power))
     np.testing.assert_allclose(scaled.subspace_error_estimate, plain.subspace_error_estimate, rtol=1e-6)
     np.testing.assert_allclose(scaled.optimality_estimate, plain.optimality_estimate, rtol=1e-6)
+
+
+@pytest.mark.parametrize("power", [-120, 80, 150])
+def test_columns_of_which_the_squares_leave_the_range_are_refused_in_a_sentence(rng, power):
+    X = rng.standard_normal((40, 6)) * 10.0**power
+    with pytest.raises(InputError, match="which float64 cannot compute with; scale the columns"):
+        DKPCA(2, kernel="linear", parties=2).fit(X)
 
 
 @pytest.mark.torch

@@ -438,9 +438,7 @@ class TestTables:
         ({"protect": "blind", "kernel": "linear"}, "protect='blind' needs all rows in one place"),
         ({"device": "cuda"}, "device='cuda' needs all rows in one place"),
         ({"projection": "exact"}, "projection='exact' needs all rows in one place"),
-        pytest.param(
-            {"n_components": 900}, "n_components is 900, but there are 700 samples", marks=pytest.mark.longer
-        ),
+        pytest.param({"n_components": 900}, "n_components is 900; there are 700 samples", marks=pytest.mark.longer),
         ({"precision": "compact"}, "precision='compact' needs all rows in one place"),
         ({"solver": "streamed"}, "compares all 700 samples with all where they lie"),
         ({"kernel": "precomputed", "gamma": None, "law": "sum"}, "kernel='precomputed' needs all rows in one place"),

@@ -9,6 +9,7 @@ party never does, and puts what it was told in its place. So nobody lists the st
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
@@ -401,7 +402,12 @@ def _matched(lists: Mapping[str, list[bytes]], ring: bool, keep_all: bool, batch
     found = intersection(lists)
     n_samples, places = union(lists) if keep_all else (len(next(iter(found.values()))), None)
     if not next(iter(found.values())):
-        raise TooFewSamplesError(f"no sample is common to all of {sorted(lists)}; check that all write ids alike")
+        count = Counter(token for own in lists.values() for token in set(own))
+        shared = {party: sum(count[token] > 1 for token in set(own)) for party, own in lists.items()}
+        said = ", ".join(f"{party} {n:,}" for party, n in sorted(shared.items(), key=lambda item: item[1]))
+        raise TooFewSamplesError(
+            f"no sample is common to all; shared with another party: {said}; check that all write ids alike"
+        )
     return {
         name: q.MatchedGiven(
             length=len(lists[name]),
