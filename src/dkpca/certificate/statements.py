@@ -19,8 +19,9 @@ DERIVED = (
 )
 SEARCHED = (
     "Upper bounds on eigenvalues, the share of the best variance, the subspace bound and Theorem 1 rest on a random "
-    "search at the center that found no missed eigenvector."
+    "search at the center that found no missed eigenvector"
 )
+FOUND = "; one with {:.2g} times the next eigenvalue would have been found with a probability of {:.4%}"
 BETTER = "For a better answer, use a higher rank, fewer components, more landmarks, or higher precision."
 FARTHER = 2.0  # factor on the loss for directions beyond the first one after the components
 
@@ -258,9 +259,15 @@ class Certificate:
                 "The subspace certificate", "subspace error", self.subspace_error_at_most, self.subspace_error_trivial
             ),
             _bounded("Theorem 1 of the paper", "|sin Theta|_F", self.theorem_1, math.sqrt(min(D, T - D))),
-            *([] if self.probe is None else [SEARCHED]),
+            *self._searched(),
             *self._about_rows(),
         ]
+
+    def _searched(self) -> list[str]:
+        if self.probe is None:
+            return []
+        found = "" if math.isinf(self.probe.factor) else FOUND.format(self.probe.factor, self.probe.confidence)
+        return [f"{SEARCHED}{found}."]
 
     def _about_rows(self) -> list[str]:
         """What true rows proved, and what stands in place of those that are lacking."""
