@@ -303,7 +303,8 @@ def test_the_words_about_zeros_and_about_a_search():
     assert "all eigenvalues are zero" in replace(STATED, eigenvalues=(0.0, 0.0, 0.0)).verdict()
     assert replace(STATED, probe=Probe(1.5, 0.999)).statements()[-1] == (
         "Upper bounds on eigenvalues, the share of the best variance, the subspace bound and Theorem 1 rest on a "
-        "random search at the center that found no missed eigenvector."
+        "random search at the center that found no missed eigenvector; one with 1.5 times the next eigenvalue would "
+        "have been found with a probability of 99.9000%."
     )
 
 
