@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from dkpca import messages, wire
 from dkpca.errors import InputError, ProtectionError
-from dkpca.linalg.arrays import Array, MemoryLimit, quiet, to_numpy
+from dkpca.linalg.arrays import Array, MemoryLimit, to_numpy
 from dkpca.linalg.eigenpairs import signs_of
 from dkpca.linalg.precision import Rounded
 from dkpca.party import alignment, summaries
@@ -113,11 +113,12 @@ class Party:
 
     def common_digest(self, n_samples: int, batch: str = "") -> str:
         """Fingerprint of the samples that all have and of their places; of its own, where nobody lacks any."""
-        ids = self.all_ids(batch)
-        if ids is not None and batch in self.union:
-            return messages.digest([f"{place} {ids[row]}" for row, place in self.union[batch].shared.items()])
-        own = self.sample_ids(batch)
-        return messages.row_number_digest(n_samples) if own is None else messages.digest(own)
+        all_ids, ids = self.all_ids(batch), self.sample_ids(batch)
+        if all_ids is None or ids is None:
+            return messages.row_number_digest(n_samples)
+        if batch in self.union:
+            ids = [f"{place} {all_ids[row]}" for row, place in self.union[batch].shared.items()]
+        return messages.digest(ids)
 
     def rotation(self, n_samples: int, batch: str = "") -> Rotation:
         """Rotation of the samples of a blind fit, which all parties know."""
@@ -226,11 +227,7 @@ def _summary(party: Party, question: q.SummaryWanted) -> messages.Summary:
     if question.blind:
         seed = keys.own(party.secret, party.run, "columns")
         rotation = party.rotation(X.shape[0])
-        turned = summaries.Turned(
-            rotation.hidden_digest,
-            rotation.turn,
-            lambda rank: column_rotation(seed, rank),
-        )
+        turned = summaries.Turned(rotation.hidden_digest, rotation.turn, partial(column_rotation, seed))
     summary, state = summaries.summarize(
         X,
         question,
@@ -286,12 +283,7 @@ def _addends(party: Party, question: q.MaskedWanted, step: float, *, again: bool
         _check_addend(party, what, compared, step)
     if not question.batch:
         party.state = state
-
-    def of_rows(rows: slice) -> tuple[Any, Any]:
-        with quiet():
-            return quantities.addend(what, compared, rows)
-
-    return of_rows
+    return partial(quantities.addend, what, compared)
 
 
 def _under_masks(party: Party, numbers: Any, question: q.MaskedWanted, part: str) -> messages.Packed:
@@ -331,8 +323,7 @@ def _compared(party: Party, question: q.MaskedWanted) -> tuple[Compared, SumStat
 
 def _check_addend(party: Party, what: Addends, compared: Compared, step: float) -> None:
     """Refuse to take part where the sum would be that of the others: its own addend is nearly constant."""
-    with quiet():
-        deviation, size = quantities.spread_of(what, compared)
+    deviation, size = quantities.spread_of(what, compared)
     if not np.isfinite(size):
         raise InputError(f"party {party.name!r}: the numbers to be added are not finite; scale the columns")
     if deviation <= max(CONSTANT * size, LEAST_STEPS * step):
@@ -383,11 +374,10 @@ def _covariates(party: Party, question: q.CovariatesWanted) -> messages.Covariat
         raise ProtectionError(f"party {party.name!r} is asked for covariates that the plan does not have")
     rows = np.asarray(party.covariates(question.batch, party.order))
     union = party.union.get(question.batch)
-    n_samples = len(rows) if union is None else union.n_samples
-    if len(rows) != n_samples:
-        raise InputError(f"party {party.name!r} has covariates of {len(rows)} of {n_samples} samples")
+    if union is not None and len(rows) != union.n_samples:
+        raise InputError(f"party {party.name!r} has covariates of {len(rows)} of {union.n_samples} samples")
     if question.blind:
-        rows = party.rotation(n_samples).turn(rows)
+        rows = party.rotation(len(rows)).turn(rows)
     return messages.CovariateRows(party.name, Rounded(rows))
 
 
@@ -424,9 +414,8 @@ def _result(party: Party, question: q.ResultGiven) -> messages.Told:
             f"party {party.name!r}: its share of every component is nearly zero, so scores of new samples would "
             "reveal that of the others; it does not take part"
         )
-    told = wire.fingerprint(question.scores)
-    made = {"share": share, "share_deviations": tuple(deviations.tolist()), "result_id": told}
-    party.state = replace(party.state, **made)  # type: ignore[type-var]
+    state, told = party.whole_state(PartyState), wire.fingerprint(question.scores)
+    party.state = replace(state, share=share, share_deviations=tuple(deviations.tolist()), result_id=told)
     return messages.Told(party.name)
 
 

@@ -115,7 +115,7 @@ def _of_landmarks(kernel: Kernel, joined: Joined) -> Summary:
     """Nystrom in two passes over the rows: matrices of the landmarks' size, then the factor."""
     # First pass: W, the landmarks' own matrix, and C'C for the columns C at the landmarks.
     n, m = joined.what.rows, joined.what.columns
-    positions = quantities.landmarks(joined.run, n, m)
+    positions = np.asarray(quantities.positions(joined.what, joined.run))
     uncertainty = _uncertainty(joined, kernel)
     among, products, entry = np.zeros((m, m)), np.zeros((m, m)), 0.0
     for rows, values in joined.strips():
