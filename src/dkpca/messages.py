@@ -31,9 +31,7 @@ MOST_AUDITED = 5000  # rows of one audit
 def check_party_name(name: str, what: str = "party name") -> str:
     """Names become file names and log lines, so they are kept plain."""
     if not isinstance(name, str) or not PLAIN_NAME.fullmatch(name):
-        raise InputError(
-            f"{what} {name!r} cannot be used; take up to 64 letters, digits, '_', '-', '.', not '-' or '.' first"
-        )
+        raise InputError(f"{what} {name!r} cannot be used; take up to 64 letters, digits, '_', and later '-', '.'")
     return name
 
 

@@ -249,10 +249,7 @@ class Budget(RankRule):
     def first_guess(self, n_samples: int) -> int:
         column = n_samples * PRECISIONS[self.precision] + (8 if self.precision == "float16" else 0)
         if self.bytes < column:
-            raise InputError(
-                f"a budget of {self.bytes} bytes is less than one eigenpair of {n_samples} samples "
-                f"({column} bytes); raise the budget, or send a lower precision"
-            )
+            raise InputError(f"{self.bytes} bytes are less than one eigenpair of {n_samples} samples: give {column}")
         return min(self.bytes // column, n_samples)
 
     def choose(self, eigenvalues: Spectrum, n_samples: int) -> int | None:

@@ -30,6 +30,10 @@ class ConstantAddendError(ProtectionError):
     """What a party would add to a sum hardly varies, so that the sum would be that of the others."""
 
 
+def _constant(party: "Party", what: str, advice: str) -> ConstantAddendError:
+    return ConstantAddendError(f"party {party.name!r}: its {what}, so sums would reveal that of the others; {advice}")
+
+
 @dataclass(frozen=True)
 class Union:
     """Where a party's samples are among all, where some parties lack some."""
@@ -327,10 +331,7 @@ def _check_addend(party: Party, what: Addends, compared: Compared, step: float) 
     if not np.isfinite(size):
         raise InputError(f"party {party.name!r}: the numbers to be added are not finite; scale the columns")
     if deviation <= max(CONSTANT * size, LEAST_STEPS * step):
-        raise ConstantAddendError(
-            f"party {party.name!r}: its contribution is nearly the same for all samples, so the sum would reveal "
-            "that of the others; scale or standardize the columns, or leave this party out"
-        )
+        raise _constant(party, "contribution is nearly the same for all samples", "standardize, or leave it out")
 
 
 def _share(party: Party, batch: str, result: str, step: float) -> Any:
@@ -342,10 +343,7 @@ def _share(party: Party, batch: str, result: str, step: float) -> Any:
     shares = np.asarray(to_numpy(summaries.factor_rows(state, X) @ state.share))
     deviations = np.std(shares, axis=0) if len(shares) > 1 else np.abs(shares[0])  # of one, from the mean of the fit
     if not np.any(deviations > np.maximum(CONSTANT * np.asarray(state.share_deviations), LEAST_STEPS * step)):
-        raise ConstantAddendError(
-            f"party {party.name!r}: its share of these scores is nearly constant, so their sum would reveal that of "
-            "the others; place more samples, or samples that differ"
-        )
+        raise _constant(party, "share of these scores is nearly constant", "place more samples, or others")
     if party.slopes is None:
         return shares
     own = _covariates(party, q.CovariatesWanted((), 0, batch=batch))
@@ -410,10 +408,7 @@ def _result(party: Party, question: q.ResultGiven) -> messages.Told:
     share = question.weight * (A.T @ (scores / np.where(values > 0, values, 1.0))) * signs
     deviations = np.sqrt(np.mean((A @ share) ** 2, axis=0))
     if np.all(deviations <= CONSTANT**2 * np.sqrt(np.mean(scores**2, axis=0))):
-        raise ConstantAddendError(
-            f"party {party.name!r}: its share of every component is nearly zero, so scores of new samples would "
-            "reveal that of the others; it does not take part"
-        )
+        raise _constant(party, "share of every component is nearly zero", "it does not take part")
     state, told = party.whole_state(PartyState), wire.fingerprint(question.scores)
     party.state = replace(state, share=share, share_deviations=tuple(deviations.tolist()), result_id=told)
     return messages.Told(party.name)

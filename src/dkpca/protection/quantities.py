@@ -69,10 +69,7 @@ def of_fit(kernel: Kernel, n_samples: int, n_landmarks: int, precision: str) -> 
     if n_samples <= (PAIRS_UP_TO if kernel.unit_diagonal else MOST_PAIRED):
         return Addends("pairs", n_samples, n_samples, bits, lengths=kernel.by_inner_products)
     if not kernel.unit_diagonal:
-        raise InputError(
-            f"landmarks are for kernels of distances, and all pairs of {n_samples:,} samples are many; use "
-            f"protect='blind' with the {kernel.name} kernel"
-        )
+        raise InputError(f"{n_samples:,} samples are too many for sums of {kernel.name} kernels; use protect='blind'")
     return Addends("columns", n_samples, min(n_landmarks, n_samples), bits)
 
 
