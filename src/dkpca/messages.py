@@ -88,9 +88,8 @@ def _check_tokens(field: str, data: Bytes) -> None:
 
 
 Tokens = Annotated[Bytes, _check_tokens]  # (n_samples, TOKEN_BYTES): sample ids as keyed hashes
-Packed = Annotated[  # (n_bytes,): integers; the question that they answer fixes count and width
-    Bytes, _checked(lambda data: data.dtype == np.uint8 and data.ndim == 1, "is not a row of bytes")
-]
+# (n_bytes,): integers; the question that they answer fixes count and width
+Packed = Annotated[Bytes, _checked(lambda data: data.dtype == np.uint8 and data.ndim == 1, "is not a row of bytes")]
 Numbers = Annotated[Packed, _checked(lambda data: data.size % 4 == 0, "is not a row of whole numbers of 4 bytes")]
 
 

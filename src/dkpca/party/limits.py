@@ -158,7 +158,8 @@ def from_toml(text: str, source: object = "limits.toml") -> Limits:
         values = toml_values(text)
         if wrong := set(values) - known or known - set(values):
             raise InputError(f"unknown or missing limits {sorted(wrong)}; write {sorted(known)}, and no other")
-        return Limits(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
+        values |= {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
+        return Limits(**values)
     except ValueError as error:
         reason = error if isinstance(error, InputError) else f"is not a TOML file ({error})"
         raise InputError(f"{source}: {reason}") from error

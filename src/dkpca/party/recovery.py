@@ -65,22 +65,6 @@ class Seen:
         return points(_to_one(self.squared))
 
     @cached_property
-    def along_paths(self) -> dict[float, Matrix]:
-        """Points as far apart as the shortest path over similar pairs: small values of a kernel are noise."""
-        # Steps join samples whose kernel value is a fair share of their own; far pairs, whose values are noise, get
-        # the length of the shortest way over such steps, or half as much again as the farthest if there is none.
-        K, found = self.factor @ self.factor.T, {}
-        own = np.sqrt(np.maximum(np.diagonal(K), 1e-300))
-        apart = np.sqrt(np.maximum(_to_one(self.squared), 0.0))
-        for similar in SIMILAR:
-            steps = np.where(similar * np.outer(own, own) <= K, apart, np.inf)
-            lengths = shortest_path(steps, method="FW", directed=False)
-            reached = np.isfinite(lengths)
-            lengths[~reached] = 1.5 * lengths[reached].max()
-            found[similar] = points(lengths**2)
-        return found
-
-    @cached_property
     def squared(self) -> Matrix:
         """Squared distances between the samples, as far as the factor tells them."""
         K = self.factor @ self.factor.T
@@ -166,7 +150,17 @@ def _n_values(column: Matrix) -> float:
 
 def by_paths(similar: float, seen: Seen, *about: Any) -> Matrix | None:
     """Regression on points by the lengths of shortest paths, where a kernel forgets large distances (Isomap)."""
-    return regressed(seen.along_paths[similar], *about) if seen.kernel.unit_diagonal else None
+    if not seen.kernel.unit_diagonal:
+        return None
+    # Steps join samples whose kernel value is a fair share of their own; far pairs, whose values are noise, get the
+    # length of the shortest way over such steps, or half as much again as the farthest if there is none.
+    K = seen.factor @ seen.factor.T
+    own, apart = np.sqrt(np.maximum(np.diagonal(K), 1e-300)), np.sqrt(np.maximum(_to_one(seen.squared), 0.0))
+    steps = np.where(similar * np.outer(own, own) <= K, apart, np.inf)
+    lengths = shortest_path(steps, method="FW", directed=False)
+    reached = np.isfinite(lengths)
+    lengths[~reached] = 1.5 * lengths[reached].max()
+    return regressed(points(lengths**2), *about)
 
 
 def by_rotation(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
@@ -292,7 +286,8 @@ def placed(points: Matrix, squared: Matrix, to_others: Matrix) -> Matrix:
     # coordinates are b C / |C_k|^2, in the unit of C.
     lengths = (points**2).sum(axis=0)
     with quiet():
-        return np.nan_to_num(-0.5 * (to_others - squared.mean(axis=0)) @ (points / np.maximum(lengths, 1e-300)))
+        found = -0.5 * (to_others - squared.mean(axis=0)) @ (points / np.maximum(lengths, 1e-300))
+    return np.asarray(np.nan_to_num(found))
 
 
 def regressions(features: Matrix, known: Matrix, values: Matrix, n_leading: int | None = None) -> Iterator[Matrix]:

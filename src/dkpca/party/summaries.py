@@ -320,10 +320,8 @@ def about_columns(state: State) -> list[str]:
         return []
     column, share = state.dominant
     name = f"column {column + 1}" if state.columns is None else f"column {state.columns[column]!r}"
-    return [
-        f"party {state.party!r}: {name} makes up {share:.1%} of the distances between its samples, so the other "
-        "columns hardly count; standardize the columns (standardize=True, --standardize)"
-    ]
+    told = f"party {state.party!r}: {name} makes up {share:.1%} of the distances between its samples"
+    return [f"{told}; standardize the columns (standardize=True, --standardize)"]
 
 
 # An audit: true rows of the Gram matrix, for samples that the center drew.

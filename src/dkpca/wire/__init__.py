@@ -32,10 +32,6 @@ def encode(message: Message) -> bytes:
     message : message of dkpca.messages
         What is to be sent.
 
-    Returns
-    -------
-    bytes
-
     Examples
     --------
     >>> from dkpca import wire
@@ -64,10 +60,6 @@ def decode(data: Buffer) -> Message:
     ----------
     data : bytes, or a memoryview of some
         From anyone: nothing in them is executed. Arrays of the message are views of them.
-
-    Returns
-    -------
-    message of dkpca.messages
 
     Examples
     --------
