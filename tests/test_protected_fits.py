@@ -302,7 +302,7 @@ def narrow(n=200):
 
 def test_a_narrow_kernel_is_refused_by_a_blind_fit_with_the_reason():
     tables, settings = narrow()
-    with pytest.raises(InputError, match="nearly the identity, every sample is similar only to itself"):
+    with pytest.raises(InputError, match="nearly the identity and would reveal the rotation"):
         DKPCA(3, **settings).fit(tables)
 
 

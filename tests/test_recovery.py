@@ -235,9 +235,7 @@ def test_a_constant_column_and_a_matrix_of_similarities_have_nothing_to_recover(
     assert measure(summary_of(X, RBF(0.2), 10), X).columns[2] == 0.0
     K = RBF(0.1)(TUMORS[:50], TUMORS[:50])
     found = measure(summary_of(K, Precomputed(), 5), K)
-    assert found.sentence() == (
-        "recovery is not measured: the table is a matrix of similarities and has no columns to recover"
-    )
+    assert found.sentence() == ("recovery is not measured: the table is a matrix of similarities, without columns")
 
 
 def test_few_samples_are_half_known_and_half_attacked():

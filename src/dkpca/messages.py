@@ -31,9 +31,7 @@ MOST_AUDITED = 5000  # rows of one audit
 def check_party_name(name: str, what: str = "party name") -> str:
     """Names become file names and log lines, so they are kept plain."""
     if not isinstance(name, str) or not PLAIN_NAME.fullmatch(name):
-        raise InputError(
-            f"{what} {name!r} cannot be used; take up to 64 letters, digits, '_', '-', '.', not '-' or '.' first"
-        )
+        raise InputError(f"{what} {name!r} cannot be used; take up to 64 letters, digits, '_', and later '-', '.'")
     return name
 
 
@@ -90,9 +88,8 @@ def _check_tokens(field: str, data: Bytes) -> None:
 
 
 Tokens = Annotated[Bytes, _check_tokens]  # (n_samples, TOKEN_BYTES): sample ids as keyed hashes
-Packed = Annotated[  # (n_bytes,): integers; the question that they answer fixes count and width
-    Bytes, _checked(lambda data: data.dtype == np.uint8 and data.ndim == 1, "is not a row of bytes")
-]
+# (n_bytes,): integers; the question that they answer fixes count and width
+Packed = Annotated[Bytes, _checked(lambda data: data.dtype == np.uint8 and data.ndim == 1, "is not a row of bytes")]
 Numbers = Annotated[Packed, _checked(lambda data: data.size % 4 == 0, "is not a row of whole numbers of 4 bytes")]
 
 
@@ -156,24 +153,16 @@ class Summary(Message):
 
     Attributes
     ----------
-    party : str
-        Name of the sending party.
-    kernel : Kernel
-        Kernel of the party's kernel matrix.
+    party, kernel, n_features : str, Kernel and int
+        Name of the sending party, kernel of its kernel matrix, and number of its columns.
     sample_digest : str
         Fingerprint of the ordered sample ids.
-    n_features : int
-        Number of columns of the party.
     factor : Rounded of shape (n_samples, rank)
         Eigenvectors times the square roots of their eigenvalues.
-    left_out_norm : float
-        Largest eigenvalue not sent.
-    trace_left_out : float
-        Trace of the kernel matrix minus that of the factor as sent.
-    rounding_norm : float
-        Spectral norm of the rounding error in F F'.
-    rounding_nuclear : float
-        Nuclear norm of the same error.
+    left_out_norm, trace_left_out : float
+        Largest eigenvalue not sent, and trace of the kernel matrix minus that of the factor as sent.
+    rounding_norm, rounding_nuclear : float
+        Spectral and nuclear norm of the rounding error in F F'.
     diagonal : Rounded of shape (n_samples, 1), optional
         Diagonal of the true kernel matrix, for kernels whose last step the center computes.
     left_out_overlap : float, optional
@@ -183,12 +172,10 @@ class Summary(Message):
 
     Examples
     --------
-    >>> import numpy as np
     >>> import dkpca
-    >>> X = np.random.default_rng(0).normal(size=(50, 4))
-    >>> summary, _ = dkpca.summarize(X, party="bank", kernel=dkpca.kernels.Linear(), rank=2)
+    >>> summary, _ = dkpca.summarize([[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]], party="bank", kernel="linear", rank=2)
     >>> summary.factor.shape, summary.factor.precision
-    ((50, 2), 'float32')
+    ((3, 2), 'float32')
     """
 
     party: PartyName
@@ -207,11 +194,11 @@ class Summary(Message):
     def __post_init__(self) -> None:
         if self.rank > self.n_samples:
             raise InputError(f"has rank {self.rank} for {self.n_samples} samples")
-        n, diagonal = self.n_samples, self.diagonal
+        diagonal = self.diagonal
         if self.kernel.sends_diagonal != (diagonal is not None):
             raise InputError("does not have the diagonal of its kernel matrix if and only if its kernel needs one")
-        if diagonal is not None and (diagonal.shape != (n, 1) or not bool((diagonal.data >= 0).all())):
-            raise InputError(f"the diagonal is not one number, at least 0, for each of {n} samples")
+        if diagonal is not None and (diagonal.shape != (self.n_samples, 1) or not bool((diagonal.data >= 0).all())):
+            raise InputError(f"the diagonal is not one number, at least 0, for each of {self.n_samples} samples")
 
     @property
     def n_samples(self) -> int:
@@ -233,24 +220,17 @@ class Rows(Message):
 
     Attributes
     ----------
-    party : str
-        Name of the sending party.
-    summary_id : str
-        Fingerprint of the summary these rows extend.
-    sample_digest : str
-        Fingerprint of the new samples' ids.
-    factor : Rounded of shape (n_new, rank)
-        One row per new sample.
-    diagonal : Rounded of shape (n_new, 1), optional
-        As in the summary.
+    party, summary_id, sample_digest : str
+        Name of the sending party, and fingerprints of the summary that these rows extend and of the new samples' ids.
+    factor, diagonal : Rounded of shape (n_new, rank) and (n_new, 1)
+        One row per new sample, and the diagonal as in the summary (or None).
 
     Examples
     --------
     >>> import numpy as np
     >>> import dkpca
-    >>> X = np.random.default_rng(0).normal(size=(50, 4))
-    >>> summary, state = dkpca.summarize(X, party="bank", kernel=dkpca.kernels.Linear(), rank=2)
-    >>> dkpca.extend(state, X[:3]).summary_id == state.summary_id
+    >>> _, state = dkpca.summarize(np.eye(4), party="bank", kernel="linear", rank=2)
+    >>> dkpca.extend(state, np.eye(4)).summary_id == state.summary_id
     True
     """
 
@@ -273,12 +253,8 @@ class Partials(Message):
 
     Attributes
     ----------
-    party : str
-        Name of the sending party.
-    summary_id : str
-        Fingerprint of the summary of the fit.
-    sample_digest : str
-        Fingerprint of the new samples' ids.
+    party, summary_id, sample_digest : str
+        As in `Rows`.
     partial : Rounded of shape (n_new, n_samples)
         Squared distances or inner products, to be summed over parties before the kernel function is applied.
 
@@ -286,10 +262,9 @@ class Partials(Message):
     --------
     >>> import numpy as np
     >>> import dkpca
-    >>> X, kernel = np.random.default_rng(0).normal(size=(50, 4)), dkpca.kernels.Linear()
-    >>> _, state = dkpca.summarize(X, party="bank", kernel=kernel, rank=2, projection="exact")
-    >>> dkpca.extend(state, X[:3], exact=True).partial.shape
-    (3, 50)
+    >>> _, state = dkpca.summarize(np.eye(4), party="bank", kernel="linear", rank=2, projection="exact")
+    >>> dkpca.extend(state, np.eye(4)[:3], exact=True).partial.shape
+    (3, 4)
     """
 
     party: PartyName

@@ -229,7 +229,7 @@ class TestLimits:
             limits.from_toml("")
 
     def test_a_misspelled_limit_is_refused(self):
-        with pytest.raises(InputError, match="unknown limits"):
+        with pytest.raises(InputError, match="unknown or missing limits"):
             limits.from_toml(limits.Limits().to_toml().replace("recovery =", "recovry ="))
 
     @pytest.mark.parametrize(

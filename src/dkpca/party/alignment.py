@@ -14,7 +14,4 @@ SHORTEST_KEY = 16  # letters of a key that people bring, as in integrations/vant
 
 def tokens(sample_ids: Iterable[str], key: bytes) -> list[bytes]:
     """Keyed hash of each id, in the order given."""
-    return [
-        hmac.digest(key, b"dkpca sample id\0" + sample_id.encode(), "sha256")[:TOKEN_BYTES]
-        for sample_id in sample_ids
-    ]
+    return [hmac.digest(key, b"dkpca sample id\0" + each.encode(), "sha256")[:TOKEN_BYTES] for each in sample_ids]

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from dkpca import messages, wire
 from dkpca.errors import InputError, ProtectionError
-from dkpca.linalg.arrays import Array, MemoryLimit, quiet, to_numpy
+from dkpca.linalg.arrays import Array, MemoryLimit, to_numpy
 from dkpca.linalg.eigenpairs import signs_of
 from dkpca.linalg.precision import Rounded
 from dkpca.party import alignment, summaries
@@ -28,6 +28,10 @@ Opened = Callable[[str], Array]  # from what columns are ("quantities", "categor
 
 class ConstantAddendError(ProtectionError):
     """What a party would add to a sum hardly varies, so that the sum would be that of the others."""
+
+
+def _constant(party: "Party", what: str, advice: str) -> ConstantAddendError:
+    return ConstantAddendError(f"party {party.name!r}: its {what}, so sums would reveal that of the others; {advice}")
 
 
 @dataclass(frozen=True)
@@ -113,11 +117,12 @@ class Party:
 
     def common_digest(self, n_samples: int, batch: str = "") -> str:
         """Fingerprint of the samples that all have and of their places; of its own, where nobody lacks any."""
-        ids = self.all_ids(batch)
-        if ids is not None and batch in self.union:
-            return messages.digest([f"{place} {ids[row]}" for row, place in self.union[batch].shared.items()])
-        own = self.sample_ids(batch)
-        return messages.row_number_digest(n_samples) if own is None else messages.digest(own)
+        all_ids, ids = self.all_ids(batch), self.sample_ids(batch)
+        if all_ids is None or ids is None:
+            return messages.row_number_digest(n_samples)
+        if batch in self.union:
+            ids = [f"{place} {all_ids[row]}" for row, place in self.union[batch].shared.items()]
+        return messages.digest(ids)
 
     def rotation(self, n_samples: int, batch: str = "") -> Rotation:
         """Rotation of the samples of a blind fit, which all parties know."""
@@ -226,11 +231,7 @@ def _summary(party: Party, question: q.SummaryWanted) -> messages.Summary:
     if question.blind:
         seed = keys.own(party.secret, party.run, "columns")
         rotation = party.rotation(X.shape[0])
-        turned = summaries.Turned(
-            rotation.hidden_digest,
-            rotation.turn,
-            lambda rank: column_rotation(seed, rank),
-        )
+        turned = summaries.Turned(rotation.hidden_digest, rotation.turn, partial(column_rotation, seed))
     summary, state = summaries.summarize(
         X,
         question,
@@ -286,12 +287,7 @@ def _addends(party: Party, question: q.MaskedWanted, step: float, *, again: bool
         _check_addend(party, what, compared, step)
     if not question.batch:
         party.state = state
-
-    def of_rows(rows: slice) -> tuple[Any, Any]:
-        with quiet():
-            return quantities.addend(what, compared, rows)
-
-    return of_rows
+    return partial(quantities.addend, what, compared)
 
 
 def _under_masks(party: Party, numbers: Any, question: q.MaskedWanted, part: str) -> messages.Packed:
@@ -331,15 +327,11 @@ def _compared(party: Party, question: q.MaskedWanted) -> tuple[Compared, SumStat
 
 def _check_addend(party: Party, what: Addends, compared: Compared, step: float) -> None:
     """Refuse to take part where the sum would be that of the others: its own addend is nearly constant."""
-    with quiet():
-        deviation, size = quantities.spread_of(what, compared)
+    deviation, size = quantities.spread_of(what, compared)
     if not np.isfinite(size):
         raise InputError(f"party {party.name!r}: the numbers to be added are not finite; scale the columns")
     if deviation <= max(CONSTANT * size, LEAST_STEPS * step):
-        raise ConstantAddendError(
-            f"party {party.name!r}: its contribution is nearly the same for all samples, so the sum would reveal "
-            "that of the others; scale or standardize the columns, or leave this party out"
-        )
+        raise _constant(party, "contribution is nearly the same for all samples", "standardize, or leave it out")
 
 
 def _share(party: Party, batch: str, result: str, step: float) -> Any:
@@ -351,10 +343,7 @@ def _share(party: Party, batch: str, result: str, step: float) -> Any:
     shares = np.asarray(to_numpy(summaries.factor_rows(state, X) @ state.share))
     deviations = np.std(shares, axis=0) if len(shares) > 1 else np.abs(shares[0])  # of one, from the mean of the fit
     if not np.any(deviations > np.maximum(CONSTANT * np.asarray(state.share_deviations), LEAST_STEPS * step)):
-        raise ConstantAddendError(
-            f"party {party.name!r}: its share of these scores is nearly constant, so their sum would reveal that of "
-            "the others; place more samples, or samples that differ"
-        )
+        raise _constant(party, "share of these scores is nearly constant", "place more samples, or others")
     if party.slopes is None:
         return shares
     own = _covariates(party, q.CovariatesWanted((), 0, batch=batch))
@@ -383,11 +372,10 @@ def _covariates(party: Party, question: q.CovariatesWanted) -> messages.Covariat
         raise ProtectionError(f"party {party.name!r} is asked for covariates that the plan does not have")
     rows = np.asarray(party.covariates(question.batch, party.order))
     union = party.union.get(question.batch)
-    n_samples = len(rows) if union is None else union.n_samples
-    if len(rows) != n_samples:
-        raise InputError(f"party {party.name!r} has covariates of {len(rows)} of {n_samples} samples")
+    if union is not None and len(rows) != union.n_samples:
+        raise InputError(f"party {party.name!r} has covariates of {len(rows)} of {union.n_samples} samples")
     if question.blind:
-        rows = party.rotation(n_samples).turn(rows)
+        rows = party.rotation(len(rows)).turn(rows)
     return messages.CovariateRows(party.name, Rounded(rows))
 
 
@@ -420,13 +408,9 @@ def _result(party: Party, question: q.ResultGiven) -> messages.Told:
     share = question.weight * (A.T @ (scores / np.where(values > 0, values, 1.0))) * signs
     deviations = np.sqrt(np.mean((A @ share) ** 2, axis=0))
     if np.all(deviations <= CONSTANT**2 * np.sqrt(np.mean(scores**2, axis=0))):
-        raise ConstantAddendError(
-            f"party {party.name!r}: its share of every component is nearly zero, so scores of new samples would "
-            "reveal that of the others; it does not take part"
-        )
-    told = wire.fingerprint(question.scores)
-    made = {"share": share, "share_deviations": tuple(deviations.tolist()), "result_id": told}
-    party.state = replace(party.state, **made)  # type: ignore[type-var]
+        raise _constant(party, "share of every component is nearly zero", "it does not take part")
+    state, told = party.whole_state(PartyState), wire.fingerprint(question.scores)
+    party.state = replace(state, share=share, share_deviations=tuple(deviations.tolist()), result_id=told)
     return messages.Told(party.name)
 
 

@@ -24,7 +24,7 @@ class Disclosure:
 def describe(message: messages.Message) -> Disclosure:
     """Describe any message: a summary in words of its own, others by what their class says of them."""
     if isinstance(message, messages.Summary):
-        facts, told = _of_summary(message), _by_summary(message)
+        facts, told = _of_summary(message)
     else:
         header, arrays = codec.encode(message)
         facts = header | {name: list(array.shape) for name, array in arrays.items()}
@@ -38,16 +38,11 @@ class LedgerEntry:
 
     Attributes
     ----------
-    party : str
-        Name of the party.
-    n_features : int
-        Columns it holds.
-    rank : int
-        Eigenpairs it sent; 0 for masked sums.
-    bytes_sent : int
-        Length of its message, or of its masked numbers.
-    bytes_raw : int
-        Length of its columns in the precision of the message: float32 for a compact one, float64 for masked sums.
+    party, n_features, rank : str, int and int
+        Name of the party, number of its columns, and eigenpairs it sent (0 for masked sums).
+    bytes_sent, bytes_raw : int
+        Length of its message or masked numbers, and of its columns in the same precision: float32 for a compact
+        message, float64 for masked sums.
     decided : str
         The rule that decided how much was sent, and those that could not be met; empty where only the party knows.
 
@@ -55,10 +50,9 @@ class LedgerEntry:
     --------
     >>> import numpy as np
     >>> from dkpca import DKPCA
-    >>> X = np.random.default_rng(0).normal(size=(50, 8))
-    >>> entry = DKPCA(2, parties=2, rank=3).fit(X).ledger_[0]
+    >>> entry = DKPCA(2, parties=2, rank=3).fit(np.eye(8)).ledger_[0]
     >>> entry.party, entry.n_features, entry.rank, entry.bytes_raw
-    ('party0', 4, 3, 800)
+    ('party0', 4, 3, 128)
     """
 
     party: str
@@ -87,9 +81,9 @@ def share_sent(summary: messages.Summary) -> float:
 NO_COLUMN = "column names, sample ids or raw values of a column"
 
 
-def _of_summary(message: messages.Summary) -> dict[str, Any]:
-    kernel = message.kernel.to_dict()
-    return {
+def _of_summary(message: messages.Summary) -> tuple[dict[str, Any], tuple[str, ...]]:
+    kernel, share = message.kernel.to_dict(), share_sent(message)
+    facts = {
         "party": message.party,
         "kernel": kernel.pop("name"),
         **kernel,
@@ -98,22 +92,18 @@ def _of_summary(message: messages.Summary) -> dict[str, Any]:
         "rank": message.rank,
         "numbers": message.n_samples * (message.rank + (message.diagonal is not None)),
         "precision": message.factor.precision,
-        "share of the kernel matrix sent": share_sent(message),
+        "share of the kernel matrix sent": share,
         "largest eigenvalues": [round(value, 6) for value in spectrum(message)[:5]],
     }
-
-
-def _by_summary(message: messages.Summary) -> tuple[str, ...]:
     if message.turned:
-        return (
+        return facts, (
             "the party's leading eigenvalues, and how its factor goes together with those of the other parties",
             f"that the party has {message.n_features} columns and {message.n_samples} samples",
             "to anyone who has the parties' key: all that a summary in the open reveals",
             "any sample, similarity or mean: rows are mixtures of all samples by a secret rotation",
         )
-    return (
-        "how similar any two samples look to this party: factor @ factor.T is its kernel matrix, "
-        f"{share_sent(message):.1%} of it",
+    return facts, (
+        f"how similar any two samples look to this party: factor @ factor.T is its kernel matrix, {share:.1%} of it",
         message.kernel.revealed(message.rank, message.n_features),
         "groups, outliers and near-duplicates among the samples, as this party sees them",
         f"that the party has {message.n_features} columns",

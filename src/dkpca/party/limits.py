@@ -67,9 +67,8 @@ class Limits:
     --------
     >>> import numpy as np
     >>> import dkpca
-    >>> X = np.random.default_rng(0).normal(size=(50, 4))
     >>> try:
-    ...     dkpca.summarize(X, party="bank", kernel="linear", rank=3, limits=dkpca.Limits(rank=2))
+    ...     dkpca.summarize(np.eye(50), party="bank", kernel="linear", rank=3, limits=dkpca.Limits(rank=2))
     ... except dkpca.errors.PolicyError as error:
     ...     print(str(error).partition(";")[0])
     refused by the party's limits: rank 3 is more than rank = 2
@@ -154,19 +153,16 @@ ANYTHING = Limits(
 
 def from_toml(text: str, source: object = "limits.toml") -> Limits:
     """Read limits; every key has to be one of them, and of its kind."""
+    known = {each.name for each in fields(Limits)}
     try:
         values = toml_values(text)
-    except ValueError as error:
-        raise InputError(f"{source}: is not a TOML file ({error})") from error
-    known = {each.name for each in fields(Limits)}
-    for what, wrong in (("unknown", set(values) - known), ("missing", known - set(values))):
-        if wrong:
-            raise InputError(f"{source}: {what} limits {sorted(wrong)}; write each of {sorted(known)}, and no other")
-    try:
+        if wrong := set(values) - known or known - set(values):
+            raise InputError(f"unknown or missing limits {sorted(wrong)}; write {sorted(known)}, and no other")
         values |= {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
         return Limits(**values)
-    except InputError as error:
-        raise InputError(f"{source}: {error}") from error
+    except ValueError as error:
+        reason = error if isinstance(error, InputError) else f"is not a TOML file ({error})"
+        raise InputError(f"{source}: {reason}") from error
 
 
 def _refuse(reason: str) -> NoReturn:

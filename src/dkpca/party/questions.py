@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from dkpca import messages
-from dkpca.errors import FusionError, ProtectionError, WireError
+from dkpca.errors import FusionError, WireError
 from dkpca.kernels import Kernel
 from dkpca.linalg.leading import Solver
 from dkpca.linalg.precision import Rounded
@@ -287,8 +287,6 @@ def packed_numbers(numbers: Sequence[int]) -> messages.Numbers:
 
 def numbers_in(packed: messages.Numbers) -> np.ndarray[Any, np.dtype[np.intp]]:
     """Whole numbers of 4 bytes each."""
-    if packed.size % 4:
-        raise ProtectionError("positions of samples are not whole numbers of 4 bytes")
     return np.frombuffer(packed.tobytes(), dtype="<u4").astype(np.intp)
 
 

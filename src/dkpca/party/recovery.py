@@ -65,22 +65,6 @@ class Seen:
         return points(_to_one(self.squared))
 
     @cached_property
-    def along_paths(self) -> dict[float, Matrix]:
-        """Points as far apart as the shortest path over similar pairs: small values of a kernel are noise."""
-        # Steps join samples whose kernel value is a fair share of their own; far pairs, whose values are noise, get
-        # the length of the shortest way over such steps, or half as much again as the farthest if there is none.
-        K, found = self.factor @ self.factor.T, {}
-        own = np.sqrt(np.maximum(np.diagonal(K), 1e-300))
-        apart = np.sqrt(np.maximum(_to_one(self.squared), 0.0))
-        for similar in SIMILAR:
-            steps = np.where(similar * np.outer(own, own) <= K, apart, np.inf)
-            lengths = shortest_path(steps, method="FW", directed=False)
-            reached = np.isfinite(lengths)
-            lengths[~reached] = 1.5 * lengths[reached].max()
-            found[similar] = points(lengths**2)
-        return found
-
-    @cached_property
     def squared(self) -> Matrix:
         """Squared distances between the samples, as far as the factor tells them."""
         K = self.factor @ self.factor.T
@@ -109,15 +93,13 @@ class Truth:
 
     @property
     def n_columns(self) -> int:
-        """Columns of the table."""
         return len(self.lengths)
 
     @classmethod
     def of(cls, table: Matrix, columns_are: str = "quantities") -> "Truth":
         """Bring columns to one scale, which no score depends on; codes of categories are read as numbers too."""
         # Numbers: centered columns of length 1; a constant column is all zero. Behind them, centered: one 0/1 column
-        # for each category, or each column with values far out, cut off at its fences: these are most of its
-        # variance, and whoever misses them may know all others.
+        # for each category, or each column with values far out, which are most of the variance, cut off at fences.
         size = np.abs(table).max(axis=0)
         size = np.where(size > 0, size, 1.0)
         numbers = table / size  # first, since squares may overflow
@@ -168,7 +150,17 @@ def _n_values(column: Matrix) -> float:
 
 def by_paths(similar: float, seen: Seen, *about: Any) -> Matrix | None:
     """Regression on points by the lengths of shortest paths, where a kernel forgets large distances (Isomap)."""
-    return regressed(seen.along_paths[similar], *about) if seen.kernel.unit_diagonal else None
+    if not seen.kernel.unit_diagonal:
+        return None
+    # Steps join samples whose kernel value is a fair share of their own; far pairs, whose values are noise, get the
+    # length of the shortest way over such steps, or half as much again as the farthest if there is none.
+    K = seen.factor @ seen.factor.T
+    own, apart = np.sqrt(np.maximum(np.diagonal(K), 1e-300)), np.sqrt(np.maximum(_to_one(seen.squared), 0.0))
+    steps = np.where(similar * np.outer(own, own) <= K, apart, np.inf)
+    lengths = shortest_path(steps, method="FW", directed=False)
+    reached = np.isfinite(lengths)
+    lengths[~reached] = 1.5 * lengths[reached].max()
+    return regressed(points(lengths**2), *about)
 
 
 def by_rotation(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
@@ -406,7 +398,6 @@ KNOWN_ROWS = 30
 MOST_ROWS = 600  # attacked at most: what holds for these holds for the others, and paths cost their cube
 DRAWS = 5
 RECOVERED = 0.5  # a column counts as recovered from this R squared on
-NO_COLUMNS = "the table is a matrix of similarities and has no columns to recover"
 
 
 @dataclass(frozen=True)
@@ -415,10 +406,8 @@ class Measurement:
 
     Attributes
     ----------
-    known_rows : int
-        Rows that the attacker was given.
-    rows : int
-        Rows attacked, those included.
+    known_rows, rows : int
+        Rows that the attacker was given, and rows attacked, those included.
     by_attack : dict of str to tuple of float
         For each attack R squared by column of the table, the mean over several draws of known rows; none is below 0.
     not_measured : str
@@ -426,12 +415,9 @@ class Measurement:
 
     Examples
     --------
-    >>> import numpy as np
     >>> import dkpca
-    >>> X = np.random.default_rng(0).normal(size=(200, 4))
-    >>> summary, _ = dkpca.summarize(X, party="bank", kernel=dkpca.kernels.Linear(), rank=4)
-    >>> print(dkpca.recovery.measure(summary, X).sentence())
-    an attacker who knows 30 rows can recover 4 of 4 columns (R² 1.00)
+    >>> dkpca.recovery.Measurement(30, 200, {"distances": (1.0, 0.25)}).sentence()
+    'an attacker who knows 30 rows can recover 1 of 2 columns (R² 0.25 to 1.00)'
     """
 
     known_rows: int
@@ -471,14 +457,8 @@ def measure(summary: Summary, X: Any, *, known_rows: int = KNOWN_ROWS, random_st
         The message, as it would leave.
     X : array of shape (n_samples, n_features)
         The party's columns that it was made from; what scales and shifts a column changes nothing.
-    known_rows : int, default=30
-        Rows of the table that the attacker knows; with fewer than twice as many samples, half of them.
-    random_state : int, default=0
-        Seed for the rows attacked and for the draws of known ones.
-
-    Returns
-    -------
-    Measurement
+    known_rows, random_state : int, default=30 and 0
+        Rows that the attacker knows (at most half of them), and the seed by which these and those attacked are drawn.
 
     Examples
     --------
@@ -491,14 +471,13 @@ def measure(summary: Summary, X: Any, *, known_rows: int = KNOWN_ROWS, random_st
     (20, True)
     """
     table = to_numpy(X)
-    if table.shape != (summary.n_samples, summary.n_features):
-        expected = summary.n_samples, summary.n_features
+    if table.shape != (expected := (summary.n_samples, summary.n_features)):
         raise InputError(f"the summary is about a table of shape {expected}, this one has the shape {table.shape}")
     if summary.kernel.columns_are == "categories" and table.dtype.kind not in "biuf":  # only which are equal counts
         table = np.column_stack([np.unique(column.astype(str), return_inverse=True)[1] for column in table.T])
     table = np.asarray(table, dtype=np.float64)
     if summary.kernel.columns_are == "samples" and not summary.turned:
-        return Measurement(known_rows, 0, not_measured=NO_COLUMNS)
+        return Measurement(known_rows, 0, not_measured="the table is a matrix of similarities, without columns")
     order = np.random.default_rng(random_state).permutation(len(table))
     rows = np.sort(rare_first(order, table)[:MOST_ROWS])
     return against([seen_in(summary, rows)], table[rows], summary.kernel.columns_are, known_rows, random_state)
@@ -513,8 +492,7 @@ def against(
 ) -> Measurement:
     """Attack everything that somebody has seen of the rows of a table, one by one and side by side."""
     truth, draws = Truth.of(table, columns_are), draws_of(len(table), known_rows, random_state)
-    # The strongest result of each attack counts. Several things seen are also put side by side: two factors of the
-    # same rows may tell together what neither tells alone.
+    # The strongest result of each attack counts. Two factors of the same rows may tell together what neither tells.
     found = [run(each, truth, draws) for each in seen]
     if len(seen) > 1:
         both = np.hstack([_to_one(part) for each in seen for part in (each.factor, each.coordinates)])

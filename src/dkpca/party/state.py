@@ -32,11 +32,10 @@ class _Kept:
         """Rows of a table as the kernel of the fit takes them: standardized, and measured from its origin."""
         if X.shape[0] == 0:
             raise InputError(f"party {self.party!r}: there are no new samples; give at least one row")
-        if X.shape[1] != self.origin.shape[0]:
-            raise InputError(
-                f"party {self.party!r}: the table has {X.shape[1]} columns, the fit had {self.origin.shape[0]}"
-            )
-        return moved(standardized(X, self.shift, self.scale), self.origin, f"party {self.party!r}", memory)
+        at, n_features = f"party {self.party!r}", self.origin.shape[0]
+        if X.shape[1] != n_features:
+            raise InputError(f"{at}: the table has {X.shape[1]} columns, the fit had {n_features}")
+        return moved(standardized(X, self.shift, self.scale), self.origin, at, memory)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +44,8 @@ class PartyState(_Kept):
 
     Attributes
     ----------
-    party, summary_id : str
-        Name of the party, and fingerprint of the summary that the state belongs to.
-    kernel : Kernel
-        Kernel of the fit.
+    party, summary_id, kernel : str, str and Kernel
+        Name of the party, fingerprint of the summary that the state belongs to, and kernel of the fit.
     origin, shift, scale : array of shape (n_features,)
         Point from which columns are measured; before that, means and deviations by which they are scaled (or None).
     anchors, positions : array, optional
@@ -73,12 +70,10 @@ class PartyState(_Kept):
 
     Examples
     --------
-    >>> import numpy as np
     >>> import dkpca
-    >>> X = np.random.default_rng(0).normal(size=(50, 4))
-    >>> _, state = dkpca.summarize(X, party="bank", kernel=dkpca.kernels.Linear(), rank=2)
+    >>> _, state = dkpca.summarize([[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]], party="bank", kernel="linear", rank=2)
     >>> state.party, state.origin.shape, state.weights.shape
-    ('bank', (4,), (50, 2))
+    ('bank', (2,), (3, 2))
     """
 
     summary_id: str

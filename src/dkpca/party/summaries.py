@@ -210,8 +210,7 @@ def _check_spectrum(values: Array, left_out: float, gram: Gram, party: str) -> N
     squares = float((values**2).sum()) + max(0.0, left_out) ** 2 / max(1, gram.n - 1 - len(values))
     if gram.trace() ** 2 > FLAT * (gram.n - 1) * squares:
         raise InputError(
-            f"party {party!r}: its kernel matrix is nearly the identity, every sample is similar only to itself, and "
-            "a blind fit would reveal the parties' rotation; use a smaller gamma"
+            f"party {party!r}: its kernel matrix is nearly the identity and would reveal the rotation; lower gamma"
         )
 
 
@@ -291,8 +290,7 @@ def _check_blind(kernel: Kernel, X: Array, law: str | None, party: str) -> None:
         raise InputError(f"party {party!r}: samples are rotated on the host; give a NumPy array, or protect='none'")
     if kernel.sends_diagonal:
         raise InputError(
-            f"party {party!r}: the {kernel.name} kernel of all columns needs the length of every sample, which a "
-            "blind center must not see; give a kernel of each party's own columns (own=True)"
+            f"party {party!r}: the {kernel.name} kernel needs the length of every sample; give one with own=True"
         )
     if not (law == "sum" if law else kernel.adds_up):
         raise InputError(f"party {party!r}: a blind center can only add matrices up; use law='sum' (--law sum)")
@@ -322,10 +320,8 @@ def about_columns(state: State) -> list[str]:
         return []
     column, share = state.dominant
     name = f"column {column + 1}" if state.columns is None else f"column {state.columns[column]!r}"
-    return [
-        f"party {state.party!r}: {name} makes up {share:.1%} of the distances between its samples, so the other "
-        "columns hardly count; standardize the columns (standardize=True, --standardize)"
-    ]
+    told = f"party {state.party!r}: {name} makes up {share:.1%} of the distances between its samples"
+    return [f"{told}; standardize the columns (standardize=True, --standardize)"]
 
 
 # An audit: true rows of the Gram matrix, for samples that the center drew.
@@ -357,10 +353,8 @@ def true_rows(
     _check_open(state, limits, COMPACT, "an audit sends rows in the open; fit without protection to have it audited")
     digest = _digest(sample_ids, X)
     if X.shape[0] != request.n_samples or digest != request.sample_digest:
-        raise InputError(
-            f"party {state.party!r}: the audit is about {request.n_samples} samples of a fit, and the table has "
-            f"{X.shape[0]} rows or other ids; give the table of the fit"
-        )
+        about = f"party {state.party!r}: the audit is about {request.n_samples} samples of a fit"
+        raise InputError(f"{about}, and the table has {X.shape[0]} rows or other ids; give the table of the fit")
     kernel, xp, where = state.kernel, namespace(X), device_of(X)
     positions = xp.asarray(list(request.samples), device=where)
     if kernel.columns_are == "samples":
@@ -391,8 +385,7 @@ def scale_statistic(kernel: Kernel, X: Array, party: str) -> float:
     smallest = float(namespace(X).finfo(X.dtype).smallest_normal)
     if not math.isfinite(scale) or (kernel.has_width and scale < smallest and bool(namespace(X).any(X[:1, :] != X))):
         raise InputError(
-            f"party {party!r}: distances between its samples are beyond the range of {dtype_name(X)} "
-            f"({scale:.1e}); scale the columns, or give gamma"
+            f"party {party!r}: distances ({scale:.1e}) beyond the range of {dtype_name(X)}; scale, or give gamma"
         )
     return scale
 
@@ -403,10 +396,8 @@ def _check_range(trace: float, X: Array, chosen: Candidate, party: str) -> None:
         raise InputError(f"party {party!r}: squares of its numbers underflow {dtype_name(X)}; scale the columns up")
     reach, precision = largest(chosen.exact), chosen.factor.precision
     if 0.0 < reach < LEAST.get(precision, 0.0):
-        raise InputError(
-            f"party {party!r}: numbers of size {reach:.1e} are lost in {precision}; "
-            "scale the columns, or send float64"
-        )
+        remedy = "scale the columns, or send float64"
+        raise InputError(f"party {party!r}: numbers of size {reach:.1e} are lost in {precision}; {remedy}")
 
 
 def rounded(

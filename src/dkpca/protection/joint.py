@@ -115,7 +115,7 @@ def _of_landmarks(kernel: Kernel, joined: Joined) -> Summary:
     """Nystrom in two passes over the rows: matrices of the landmarks' size, then the factor."""
     # First pass: W, the landmarks' own matrix, and C'C for the columns C at the landmarks.
     n, m = joined.what.rows, joined.what.columns
-    positions = quantities.landmarks(joined.run, n, m)
+    positions = np.asarray(quantities.positions(joined.what, joined.run))
     uncertainty = _uncertainty(joined, kernel)
     among, products, entry = np.zeros((m, m)), np.zeros((m, m)), 0.0
     for rows, values in joined.strips():
@@ -128,9 +128,7 @@ def _of_landmarks(kernel: Kernel, joined: Joined) -> Summary:
     lengths, U = np.linalg.eigh(0.5 * (among + among.T))
     kept = lengths > max(KEPT * float(lengths[-1]), SAFE * m * entry)
     if not kept.any():
-        raise FusionError(
-            "landmarks cannot be told apart with so few bits; use precision='float64', or a wider kernel"
-        )
+        raise FusionError("landmarks cannot be told apart; use precision='float64', or a wider kernel")
     roots = U[:, kept] / np.sqrt(lengths[kept])
     spectrum, Z = np.linalg.eigh(roots.T @ products @ roots)
     spectrum, Z = np.maximum(spectrum[::-1], 0.0), Z[:, ::-1]
@@ -142,8 +140,11 @@ def _of_landmarks(kernel: Kernel, joined: Joined) -> Summary:
     for rows, values in joined.strips():
         factor[rows] = _gram(kernel, values) @ weights
     stretch = m * entry * float(np.linalg.norm(weights, 2)) ** 2
-    trace = float((factor**2).sum())
-    moved = _moved(math.sqrt(n * m) * entry * float(np.linalg.norm(weights, 2)), stretch, float(spectrum[0]))
+    # With C the true columns and W the true matrix of the landmarks, M' W M <= (1 + stretch) I, so that
+    # K >= C M M' C' / (1 + stretch); and the computed factor differs from C M by `columns` in norm at most.
+    trace, root = float((factor**2).sum()), math.sqrt(float(spectrum[0]))
+    columns = math.sqrt(n * m) * entry * float(np.linalg.norm(weights, 2))
+    moved = 2.0 * root * columns + columns**2 + stretch * (root + columns) ** 2
     moved += solver_error(m, float(spectrum[0]), factor) * growth(m)
     return _summary(
         kernel,
@@ -155,15 +156,6 @@ def _of_landmarks(kernel: Kernel, joined: Joined) -> Summary:
         rounding_norm=moved,
         rounding_nuclear=2 * rank * moved,
     )
-
-
-def _moved(columns: float, stretch: float, largest: float) -> float:
-    """Bound on what errors of the landmarks' columns do to the approximation.
-
-    With C the true columns, W the true matrix of the landmarks and M the weights, M' W M <= (1 + stretch) I, so that
-    K >= C M M' C' / (1 + stretch); and the computed factor differs from C M by `columns` in norm at most.
-    """
-    return 2.0 * math.sqrt(largest) * columns + columns**2 + stretch * (math.sqrt(largest) + columns) ** 2
 
 
 def _summary(

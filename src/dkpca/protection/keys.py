@@ -29,12 +29,8 @@ def own(secret: bytes, run: str, purpose: str) -> bytes:
 
 def seeds_for(secret: bytes, run: str, party: str, roster: Sequence[str]) -> dict[str, Seed]:
     """Seeds of a party for each of the others: one share for all of them, and one seed for each pair."""
-    share = own(secret, run, "share").hex()
-    return {
-        other: Seed(party, other, share, own(secret, run, f"pair {other}").hex())
-        for other in roster
-        if other != party
-    }
+    share, others = own(secret, run, "share").hex(), [other for other in roster if other != party]
+    return {other: Seed(party, other, share, own(secret, run, f"pair {other}").hex()) for other in others}
 
 
 def group_key(secret: bytes, run: str, party: str, roster: Sequence[str], received: Mapping[str, Seed]) -> bytes:

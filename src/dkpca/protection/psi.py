@@ -150,9 +150,7 @@ def check(ring: Ring, received: RaisedIds) -> None:
     """Refuse a list of another run, with half a point, or with an entry twice."""
     _check_roster(ring, received.owner)
     if not 0 <= received.hop <= ring.hops or received.context != _context(ring, received.owner, received.hop):
-        raise ProtectionError(
-            f"the list of {received.owner!r} belongs to another study, roster, normalization or hop"
-        )
+        raise ProtectionError(f"the list of {received.owner!r} is of another study, roster, normalization or hop")
     entries, size = received.entries(), received.points.size
     if size % POINT_BYTES:
         raise ProtectionError(f"the list of {received.owner!r} has {size:,} bytes, not whole points")

@@ -17,7 +17,7 @@ import numpy as np
 from dkpca.errors import InputError
 from dkpca.kernels import Kernel
 from dkpca.kernels.distances import LOSS
-from dkpca.linalg.arrays import to_numpy
+from dkpca.linalg.arrays import quiet, to_numpy
 from dkpca.linalg.rows import threads_of_our_own
 from dkpca.messages import Bits, Count
 from dkpca.protection.keys import Numbers
@@ -69,24 +69,18 @@ def of_fit(kernel: Kernel, n_samples: int, n_landmarks: int, precision: str) -> 
     if n_samples <= (PAIRS_UP_TO if kernel.unit_diagonal else MOST_PAIRED):
         return Addends("pairs", n_samples, n_samples, bits, lengths=kernel.by_inner_products)
     if not kernel.unit_diagonal:
-        raise InputError(
-            f"landmarks are for kernels of distances, and all pairs of {n_samples:,} samples are many; use "
-            f"protect='blind' with the {kernel.name} kernel"
-        )
+        raise InputError(f"{n_samples:,} samples are too many for sums of {kernel.name} kernels; use protect='blind'")
     return Addends("columns", n_samples, min(n_landmarks, n_samples), bits)
 
 
-def landmarks(run: str, n_samples: int, n_landmarks: int) -> Numbers:
-    """Positions of landmarks, ascending: the same for everybody who knows the name of the run."""
+def positions(what: Addends, run: str) -> Numbers | None:
+    """Positions of the landmarks of a fit, ascending; None where all samples are compared."""
+    if what.kind != "columns":
+        return None
     # Every sample gets 64 random bits from the name of the run; the smallest win: a draw without replacement that all
     # parties make alike.
-    order = np.frombuffer(hashlib.shake_256(b"dkpca landmarks\0" + run.encode()).digest(8 * n_samples), dtype="<u8")
-    return np.sort(np.argsort(order, kind="stable")[:n_landmarks])
-
-
-def positions(what: Addends, run: str) -> Numbers | None:
-    """Positions of the landmarks of a fit; None where all samples are compared."""
-    return landmarks(run, what.rows, what.columns) if what.kind == "columns" else None
+    order = np.frombuffer(hashlib.shake_256(b"dkpca landmarks\0" + run.encode()).digest(8 * what.rows), dtype="<u8")
+    return np.sort(np.argsort(order, kind="stable")[: what.columns])
 
 
 @dataclass(frozen=True)
@@ -118,6 +112,7 @@ class Compared:
 
 
 @threads_of_our_own()
+@quiet()
 def addend(what: Addends, compared: Compared, rows: slice) -> tuple[Numbers, Numbers | None]:
     """A party's own numbers of one piece, and the lengths of its rows where they go along."""
     X = compared.X
@@ -184,13 +179,12 @@ def as_distances(products: Numbers) -> Numbers:
     return products
 
 
+@quiet()
 def spread_of(what: Addends, compared: Compared) -> tuple[float, float]:
     """Deviation and size of what a party adds, over a sample of its pairs; a few that differ are no deviation."""
-    # A party whose addend hardly varies would leave the others' sum in the open, so its spread is judged on at most
-    # 300 x 300 entries.
-    X, anchors = compared.X, compared.anchors
-    rows = X[:: max(1, len(X) // 300)][:300]
-    others = rows if what.kind == "pairs" else anchors[:: max(1, len(anchors) // 300)][:300]
+    # A party whose addend hardly varies would leave the others' sum in the open; 300 x 300 entries tell.
+    rows, others = (Z[:: max(1, len(Z) // 300)][:300] for Z in (compared.X, compared.anchors))
+    others = rows if what.kind == "pairs" else others
     block = compared.between(rows, others)
     size = float(np.sqrt(np.mean(block**2)))
     if what.kind == "pairs":

@@ -32,10 +32,6 @@ def encode(message: Message) -> bytes:
     message : message of dkpca.messages
         What is to be sent.
 
-    Returns
-    -------
-    bytes
-
     Examples
     --------
     >>> from dkpca import wire
@@ -48,13 +44,10 @@ def encode(message: Message) -> bytes:
     return b"".join(pieces(message))
 
 
-def pieces(message: Message) -> list[Buffer]:
+def pieces(message: Message, stated: str = "") -> list[Buffer]:
     """Return `encode(message)` in pieces, to be written one after the other: large arrays are not copied."""
-    return _pieces(*encoded(message))
-
-
-def _pieces(header: Header, arrays: Arrays, digest: str = "") -> list[Buffer]:
-    header = header | {"checksum": digest or checksum(header, arrays)}
+    header, arrays = encoded(message)
+    header |= {"checksum": stated or checksum(header, arrays)}
     shapes = {name: list(array.shape) for name, array in arrays.items() if array.dtype == np.int32}
     coded = {name: compact.code(array) if name in shapes else array for name, array in arrays.items()}
     return container.pieces(header | ({"coded": shapes} if shapes else {}), coded, entry=MESSAGE)
@@ -67,10 +60,6 @@ def decode(data: Buffer) -> Message:
     ----------
     data : bytes, or a memoryview of some
         From anyone: nothing in them is executed. Arrays of the message are views of them.
-
-    Returns
-    -------
-    message of dkpca.messages
 
     Examples
     --------
@@ -85,10 +74,7 @@ def decode(data: Buffer) -> Message:
     header, arrays = unpack(data, entry=MESSAGE, max_header=MAX_HEADER, dtypes=WIRE_DTYPES)
     kind, version = header.get("kind"), header.get("version")
     if version not in (VERSION, CODED_VERSION) or isinstance(version, bool):
-        raise WireError(
-            f"message has format version {version!r}; this dkpca reads versions {VERSION} and {CODED_VERSION}: "
-            "update dkpca if the message is from a newer one"
-        )
+        raise WireError(f"message has format version {version!r}; this dkpca reads versions 1 and 2: update dkpca")
     if not isinstance(kind, str) or kind not in KINDS:
         raise WireError(f"message is of unknown kind {kind!r}; expected one of {sorted(KINDS)}")
     arrays = _decoded(header.pop("coded", {}), arrays, expected=version == CODED_VERSION)
@@ -118,7 +104,7 @@ def size(message: Message) -> int:
         few = {name: replace(m, data=np.zeros((count, m.shape[1]), m.data.dtype)) for name, m in tall.items()}
         rows: list[int] = [(m.shape[0] - count) * m.shape[1] * m.data.dtype.itemsize for m in tall.values()]
         return size(replace(message, **few)) + sum(rows)
-    return sum(map(len, _pieces(*encoded(message), "0" * 64)))
+    return sum(map(len, pieces(message, "0" * 64)))
 
 
 def _on_workers(message: Message) -> dict[str, Any]:
@@ -140,9 +126,8 @@ def _decoded(shapes: object, arrays: Arrays, *, expected: bool) -> Arrays:
         raise WireError("the header does not describe the coded arrays")
     decoded = dict(arrays)
     for name, shape in shapes.items():
-        if not (
-            isinstance(shape, list) and len(shape) == 2 and all(type(n) is int and 1 <= n < 2**40 for n in shape)
-        ):
+        possible = isinstance(shape, list) and len(shape) == 2
+        if not (possible and all(type(n) is int and 1 <= n < 2**40 for n in shape)):
             raise WireError(f"coded array {name!r} has no shape that a matrix can have")
         if arrays[name].dtype != np.uint8 or arrays[name].ndim != 1:
             raise WireError(f"coded array {name!r} is not one of bytes")
