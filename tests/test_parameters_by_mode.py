@@ -56,7 +56,7 @@ CASES = {
     "center": Case(False, {"blind": "use center=True"}),
     "solver": Case("streamed", {"device": ""}),
     "n_landmarks": Case(9, beside={"solver": "landmark"}),
-    "precision": Case("float16", {"sums": "32 bits"}),
+    "precision": Case("float16", {"sums": "adds numbers of precision"}),
     "protect": Case("none", {"open": "", "device": ""}),
     "projection": Case("exact", {"sums": "in its own way", "blind": "in its own way"}, {"rank": 3}),
     "audit": Case(5, {"sums": NO_ROWS, "blind": NO_ROWS}),

@@ -211,11 +211,13 @@ def _select(opened: Opened, reading: Reading) -> Table:
     if not kept:
         raise InputError(f"{opened.source}: no feature column is left; check --columns, --exclude and --text")
     loaded = found.frame.select(*named, *kept).collect(engine="streaming")
-    ids = None
-    if reading.id_column:
-        ids = found_in(loaded[reading.id_column], reading.id_normalize, opened.source)
-    else:
-        _refuse_unnamed_ids(loaded, reading.columns, opened.source)
+    ids = found_in(loaded[reading.id_column], reading.id_normalize, opened.source) if reading.id_column else None
+    for name in kept if ids is None else ():
+        if name not in reading.columns and ID_NAME.search(name) and are_ids(loaded[name].to_numpy()):
+            raise InputError(
+                f"{opened.source}: {name!r} looks like an id column, but no id column was given; add --id {name!r}, "
+                "or exclude it with 'dkpca check --exclude'"
+            )
     return Table(
         source=opened.source,
         ids=ids,
@@ -287,24 +289,14 @@ def text_among_numbers(values: pl.Series, dialect: Dialect | None) -> str | None
     )
 
 
-def _refuse_unnamed_ids(frame: pl.DataFrame, chosen: Sequence[str], source: str) -> None:
-    """Raise if rows match by position although a column is called id and differs in every row."""
-    for name in frame.columns:
-        if name not in chosen and ID_NAME.search(name) and are_ids(frame[name].to_numpy()):
-            raise InputError(
-                f"{source}: {name!r} looks like an id column, but no id column was given; add --id {name!r}, or "
-                "exclude it with 'dkpca check --exclude'"
-            )
-
-
 def _without_ignored(found: Opened, reading: Reading) -> tuple[list[str], list[str]]:
     """Columns without those of text and dates that are not wanted, and words about these; one that is named stays."""
     schema = found.frame.collect_schema()
     free = [name for name in found.names if name not in reading.columns]
     texts = [name for name in free if isinstance(schema[name], TEXT) and reading.text_handling(name) == "ignore"]
     days = [name for name in free if is_date(schema[name]) and reading.dates == "ignore"]
-    groups = [(names, what) for names, what in ((texts, "text"), (days, "dates")) if names]
-    said = [f"left out {counted(len(names), 'column')} of {what}: {some(names)}" for names, what in groups]
+    groups = ((texts, "text"), (days, "dates"))
+    said = [f"left out {counted(len(names), 'column')} of {what}: {some(names)}" for names, what in groups if names]
     return [name for name in found.names if name not in {*texts, *days}], said
 
 
@@ -314,8 +306,8 @@ def wanted_columns(opened: Opened, reading: Reading) -> list[str]:
     return [n for n in opened.names if n not in unwanted and (not reading.columns or n in reading.columns)]
 
 
-def check_columns(wanted: Sequence[str], opened: Opened, hint: str = "") -> None:
+def check_columns(wanted: Sequence[str], opened: Opened) -> None:
     """Raise if a column that was named is not there."""
     absent = [name for name in wanted if name not in opened.names]
     if absent:
-        raise InputError(f"{opened.source}: has no column {absent[0]!r}; it has {some(opened.names)}{hint}")
+        raise InputError(f"{opened.source}: has no column {absent[0]!r}; it has {some(opened.names)}")
