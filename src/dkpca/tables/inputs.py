@@ -237,7 +237,7 @@ def cut(X: Any, parties: Any) -> dict[str, Any]:
 class PartyTables:
     """Tables of all parties, their rows in one order."""
 
-    tables: dict[str, Any]  # arrays, or sources that a worker opens
+    tables: dict[str, Any]  # arrays, or tables of files
     ids: Labels | None  # labels of the samples, in order; None: there are none, rows match by position
     first: Labels | None  # labels of the first table that has some, in its own order
     notes: list[str] = field(default_factory=list)  # sentences about rows put into another order, or dropped
@@ -261,7 +261,13 @@ def matched(
     if lacking is None or len({frozenset(own) for own in labels.values()}) == 1:
         moved = [name for name in others if labels[name] != labels[first]]
         for name in moved:
-            _check_same_samples(first, labels[first], name, labels[name])
+            counts = [len(labels[first]), len(labels[name]), len({*labels[first]} & {*labels[name]})]
+            if len(set(counts)) > 1:
+                raise InputError(
+                    f"parties {first!r} and {name!r} have different samples: {counts[0]} and {counts[1]}, "
+                    f"{counts[2]} in common by their labels; use lacking='drop' or 'complete', give both the same "
+                    "kind of label, or pass arrays"
+                )
         if moved and nameless:
             raise InputError(
                 f"the rows of {moved} are not in the order of those of {first!r}, and {nameless} have no labels to "
@@ -276,12 +282,12 @@ def matched(
         position = dict(zip(union, range(len(union)), strict=True))
         places = {name: list(map(position.__getitem__, own)) for name, own in labels.items()}
         return PartyTables(dict(tables), union, labels[first], places=places)
-    counts = ", ".join(f"{name} has {len(own):,}" for name, own in labels.items())
+    held = ", ".join(f"{name} has {len(own):,}" for name, own in labels.items())
     common = set(union).intersection(*map(set, labels.values()))
     if not common:
-        raise InputError(f"no sample is common to all parties ({counts}); check that all use the same kind of label")
+        raise InputError(f"no sample is common to all parties ({held}); check that all use the same kind of label")
     kept = [label for label in labels[first] if label in common]
-    note = f"using the {counted(len(kept), 'sample')} that all tables have ({counts})"
+    note = f"using the {counted(len(kept), 'sample')} that all tables have ({held})"
     return PartyTables(_reordered(tables, labels, kept, matrices), kept, labels[first], [note])
 
 
@@ -298,7 +304,7 @@ def _reordered(
         elif hasattr(table, "shape"):
             placed[name] = table[rows][:, rows] if matrix else table[rows]
         else:
-            placed[name] = table.take(rows)  # by the worker that opens the file
+            placed[name] = table.take(rows)  # of a file
     return placed
 
 
@@ -367,16 +373,6 @@ def _labels(tables: Mapping[str, Any], sample_ids: Any) -> dict[str, Labels]:
             twice = Counter(own).most_common(1)[0][0]
             raise InputError(f"party {name!r}: label {twice!r} occurs in several rows; keep only one of these rows")
     return found
-
-
-def _check_same_samples(first: str, ours: Labels, name: str, theirs: Labels) -> None:
-    common = len(set(ours) & set(theirs))
-    if common == len(ours) == len(theirs):
-        return
-    raise InputError(
-        f"parties {first!r} and {name!r} have different samples: {len(ours)} and {len(theirs)}, {common} in common "
-        "by their labels; use lacking='drop' or 'complete', give both the same kind of label, or pass arrays"
-    )
 
 
 def names_of_columns(table: Any) -> tuple[str, ...] | None:
