@@ -284,9 +284,9 @@ def check_entries(values: Mapping[str, Any], allowed: Mapping[str, Allowed], sou
     if unknown:
         raise InputError(f"{source}: unknown keys {unknown}; {what} has {sorted(allowed)}")
     for key, value in values.items():
-        valid, advice = allowed[key]
+        valid, words = allowed[key]
         if not valid(value):
-            raise InputError(f"{source}: {key} = {value!r} cannot be used; {advice}")
+            raise InputError(f"{source}: {key} = {value!r} cannot be used; write {words}")
 
 
 def _check_fields(record: Any) -> None:

@@ -27,7 +27,7 @@ def keyed(record: type[Any]) -> dict[str, Field[Any]]:
 READING, DIALECT = keyed(Reading), keyed(Dialect)
 KEYS: Mapping[str, Allowed] = {
     "party": NAME,
-    "table": (NAME[0], "write the name of a file, relative to this one"),
+    "table": (NAME[0], "the name of a file, relative to this one"),
     **{key: each.metadata["allowed"] for key, each in (READING | DIALECT).items()},
 }
 
