@@ -201,7 +201,7 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("table", "words"),
         [
-            (frame_with(np.nan), r"party 'bank': 1 column contains NaN: 4;"),
+            (frame_with(np.nan), "party 'bank': NaN in columns 4;"),
             (frame_with(np.inf), "party 'bank': Input contains infinity"),
             (DIGITS[:30] + 1j, "party 'bank': Complex data not supported"),
             (DIGITS[:29], "parties have different numbers of rows {'airline': 30, 'bank': 29}"),
@@ -209,12 +209,12 @@ class TestErrors:
             (np.empty((30, 0)), r"party 'bank': Found array with 0 feature\(s\)"),
             (np.empty((0, 3)), r"party 'bank': Found array with 0 sample\(s\)"),
             (pd.DataFrame({"a": ["x"] * 30}), "party 'bank': 1 column of text or categories: 'a'"),
-            (None, "party 'bank': this table cannot be used: it is None"),
-            (pl.LazyFrame({"a": np.arange(30.0)}), r"party 'bank': .* it is a lazy table; pass table.collect\(\)"),
-            (pd.DataFrame(index=range(30)), "party 'bank': this table cannot be used: it has no columns"),
+            (None, "party 'bank': NoneType is no table in memory"),
+            (pl.LazyFrame({"a": np.arange(30.0)}), "party 'bank': LazyFrame is no table in memory; pass"),
+            (pd.DataFrame(index=range(30)), "party 'bank': at least one array or dtype is required"),
             (
-                pd.DataFrame(DIGITS[:30]).astype(pd.SparseDtype(float)),
-                r"party 'bank': .* sparse type; pass table.sparse.to_dense\(\)",
+                pd.DataFrame(DIGITS[:30]).astype(pd.SparseDtype(float, 0.0)),
+                "party 'bank': Sparse data was passed",
             ),
         ],
         ids=lambda v: v if isinstance(v, str) else "",
@@ -299,16 +299,16 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("X", "words"),
         [
-            (frame_with(np.nan), "1 column contains NaN: 4"),
+            (frame_with(np.nan), "NaN in columns 4;"),
             (DIGITS[0], "Expected 2D array, got 1D array"),
             (DIGITS[:1], "minimum of 2 is required"),
             (DIGITS[:30] + 1j, "Complex data not supported"),
             (np.array([["a", "b"], ["c", "d"]]), "2 columns of text or categories: 0, 1; make numbers"),
             (np.array([[{}, 1], [2, 3]], dtype=object), "must be a string or a real number"),
-            (None, "X: this table cannot be used: it is None; pass an array or a DataFrame"),
-            ([], r"X: this table cannot be used: it is \[\]; pass"),
-            ("a.npy", r"it is a path; pass an array or a DataFrame, such as np.load\(path, mmap_mode='r'\)"),
-            (pl.LazyFrame({"a": [1.0, 2.0, 3.0]}), r"it is a lazy table; pass table.collect\(\)"),
+            (None, "X: NoneType is no table in memory; pass an array or a DataFrame"),
+            ([], "Expected 2D array, got 1D array"),
+            ("a.npy", "str is no table in memory; pass an array or a DataFrame"),
+            (pl.LazyFrame({"a": [1.0, 2.0, 3.0]}), "LazyFrame is no table in memory"),
         ],
         ids=lambda v: v if isinstance(v, str) else "",
     )

@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 from dkpca import DKPCA
-from dkpca.analysis.outcomes import associations, outcomes, words
+from dkpca.analysis.outcomes import outcomes, words
 from dkpca.errors import InputError
 
 RNG = np.random.default_rng(0)
@@ -18,8 +18,9 @@ class TestAssociations:
     def test_p_values_are_scipys_and_corrected_over_all_tests(self):
         scores = RNG.normal(size=(60, 3))
         labels = {"number": scores[:, 1] + RNG.normal(size=60), "class": np.repeat(["a", "b", "c"], 20)}
-        found, notes = associations(scores, labels)
-        assert notes == []
+        tested = outcomes(scores, labels)
+        found = tested.associations
+        assert tested.notes == ()
         assert [(a.label, a.component) for a in found] == [(n, d) for n in labels for d in (1, 2, 3)]
         number = scipy.stats.spearmanr(scores[:, 1], labels["number"])
         assert found[1].p == pytest.approx(number.pvalue)
@@ -33,10 +34,10 @@ class TestAssociations:
         scores = RNG.normal(size=(40, 1))
         few, one = [*range(5), *([None] * 35)], ["same"] * 40
         holes = [None if i % 4 == 0 else float(scores[i, 0]) for i in range(40)]
-        found, notes = associations(scores, {"few": few, "one": one, "holes": holes})
-        assert [a.label for a in found] == ["holes"]
-        assert found[0].effect == pytest.approx(1.0)
-        assert len(notes) == 2
+        found = outcomes(scores, {"few": few, "one": one, "holes": holes})
+        assert [a.label for a in found.associations] == ["holes"]
+        assert found.associations[0].effect == pytest.approx(1.0)
+        assert len(found.notes) == 2
 
     def test_noise_is_no_finding_and_a_column_of_the_fit_is_circular(self):
         found = outcomes(RNG.normal(size=(50, 2)), {"noise": RNG.normal(size=50)}, in_fit=["noise"])

@@ -78,7 +78,7 @@ def test_a_text_column_weighs_as_much_as_one_numeric_column():
 
 def test_text_is_an_error_that_names_the_column_unless_told_otherwise():
     loaded, how = table({"a": [1.0, 2.0], "c": ["x", "y"]})
-    with pytest.raises(InputError, match="column 'c' has text 'x' in row 1; .* run 'dkpca check .* --exclude c"):
+    with pytest.raises(InputError, match="column 'c' has text 'x' in row 1; .* 'dkpca check --write' with .* --ex"):
         prepare(loaded, how)
     ignored, _ = table({"a": [1.0, 2.0], "c": ["x", "y"]}, text="ignore")
     assert ignored.frame.columns == ["a"]

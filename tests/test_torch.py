@@ -35,7 +35,7 @@ def test_torch_in_torch_out(torch):
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        (lambda torch: torch.full((30, 2), torch.nan), "party 'bank': 2 columns contain NaN"),
+        (lambda torch: torch.full((30, 2), torch.nan), "party 'bank': NaN in columns 0, 1;"),
         (lambda torch: torch.zeros(30), "party 'bank': expected a 2-D array"),
         (lambda torch: torch.zeros(30, 2, dtype=torch.int64), "party 'bank': expected real floating point numbers"),
     ],

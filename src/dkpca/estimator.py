@@ -29,13 +29,12 @@ from dkpca.party.disclosure import LedgerEntry
 from dkpca.party.state import Shield, State
 from dkpca.party.summaries import about_columns
 from dkpca.rank import RankRule
-from dkpca.settings import PARTIES, Compute, Fit, check_value, whole
+from dkpca.settings import COUNT, PARTIES, Compute, Fit, check_value
 from dkpca.tables import inputs, scverse
 from dkpca.tables.inputs import PartyTables, as_precise_as
 
 Columns = Sequence[int | str]  # positions or names
 AnyTables = Any  # one table, a list of tables, or a mapping from party to table
-COUNT = (whole(1), "a whole number from 1 on")
 
 
 class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -102,7 +101,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         regresses the row on the other parties; the certificate then refers to the table with these rows, and
         estimates their accuracy. New samples are treated the same way, and may lack a whole party: under the sum law
         also with None and a `dkpca.errors.MissingPartyWarning`; `party_shares_` says what the party carried. With
-        `protect`, only "drop" and "mean"; "mean" with masked sums needs the linear or a distance kernel.
+        `protect`, only "drop".
     n_jobs : int, default=None
         Number of parties computed at the same time, with joblib. None: one, or as `joblib.parallel_config` says.
     timeout : float, default=None
@@ -492,31 +491,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         import_module("dkpca.report.page").write_model(
             Path(path), fitted.model_, fitted.sample_ids_, labels, title=title, in_fit=names
         )
-
-    def annotate(self, data: Any) -> None:
-        """Write the scores into `data.obsm["X_dkpca"]`, and parameters and certificate into `data.uns["dkpca"]`.
-
-        Parameters
-        ----------
-        data : AnnData or MuData
-            Its observations are samples of the fit, by their names; those that were dropped get NaN.
-        """
-        check_fitted(self)
-        fitted = self._here()
-        given = {name: value for name, value in self.get_params(deep=False).items() if value is not None}
-        known = self.model_.covariates
-        about = {
-            "params": {name: v if isinstance(v, str | int | float) else str(v) for name, v in given.items()},
-            "eigenvalues": to_numpy(fitted.eigenvalues_),
-            "variance_ratio": to_numpy(fitted.explained_variance_ratio_),
-            "parties": np.array(fitted.party_names_, dtype=object),
-            "party_shares": fitted.party_shares_,
-            "agreement": fitted.agreement_,
-            "covariates": None if known is None else np.array(known.names, dtype=object),
-            "certificate": str(fitted.certificate_),
-        }
-        scores = to_numpy(fitted.eigenvectors_) * np.sqrt(to_numpy(fitted.eigenvalues_))
-        scverse.annotate(data, fitted._ids, scores, about)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator to one file, which only its owner may read. It contains data: never send it.

@@ -284,9 +284,9 @@ def check_entries(values: Mapping[str, Any], allowed: Mapping[str, Allowed], sou
     if unknown:
         raise InputError(f"{source}: unknown keys {unknown}; {what} has {sorted(allowed)}")
     for key, value in values.items():
-        valid, advice = allowed[key]
+        valid, words = allowed[key]
         if not valid(value):
-            raise InputError(f"{source}: {key} = {value!r} cannot be used; {advice}")
+            raise InputError(f"{source}: {key} = {value!r} cannot be used; write {words}")
 
 
 def _check_fields(record: Any) -> None:
@@ -308,22 +308,20 @@ def _check_together(fit: Fit) -> None:
     """Refuse settings that exclude each other: the first that do, with the reason."""
     protect, exact, audit, lacking = fit.protect, fit.projection == "exact", fit.audit, fit.lacking
     hidden, sums, limits = protect != "none", protect == "sums", fit.rank_rule.parts()
-    true = "projection='exact'" if audit is None else f"audit={audit}"
+    true, kept = "projection='exact'" if audit is None else f"audit={audit}", lacking in ("mean", "complete")
     refusals = {
-        "projection='exact' needs one kernel of the joined table, and weights give each party its own; use "
-        "projection='extend', or leave weights out": exact and fit.weights is not None,
+        "projection='exact' needs one kernel of the joined table, and weights give each party its own; leave weights "
+        "out": exact and fit.weights is not None,
         f"lacking={lacking!r} replaces the rows that a party lacks, but {true} needs the true ones; use "
-        "lacking='drop', or leave one of them out": lacking in ("mean", "complete") and (exact or audit is not None),
-        f"audit={audit} makes every party send true, unprotected rows of its kernel matrix, which "
-        f"protect={protect!r} is meant to avoid; leave one of them out": hidden and audit is not None,
+        "lacking='drop'": kept and (exact or audit is not None),
+        f"audit={audit} makes every party send true, unprotected rows of its kernel matrix; leave it or "
+        f"protect={protect!r} out": hidden and audit is not None,
         f"protect={protect!r} places new samples in its own way; use projection='extend'": hidden and exact,
         f"lacking={lacking!r} keeps samples that some parties lack, and protect={protect!r} cannot hide the others' "
-        "numbers for them; use lacking='drop'": hidden and lacking in ("mean", "complete"),
-        f"protect='sums' adds numbers of precision='float32' or 'float64', not {fit.precision!r}": (
-            sums and fit.precision not in ("float32", "float64")
-        ),
-        "a recovery limit on the rank has no effect with protect='blind': the message shows no rows; reduce "
-        "n_components, or use protect='none'": (
+        "numbers for them; use lacking='drop'": hidden and kept,
+        f"protect='sums' adds numbers of precision='float32' or 'float64', not {fit.precision!r}": sums
+        and fit.precision not in ("float32", "float64"),
+        "a recovery limit on the rank has no effect with protect='blind', whose message shows no rows": (
             protect == "blind" and any(isinstance(part, rank.Recovery) for part in limits)
         ),
         "protect='sums' has no rank: it uses the whole sum; leave rank='auto'": sums and fit.rank != "auto",

@@ -213,4 +213,4 @@ def test_a_kernel_matrix_follows_the_order_of_the_samples(office):
 
 def test_a_kernel_matrix_without_a_column_per_sample_is_refused(office):
     words = office.refused("summarize", "bank.csv", "--id", "person", "--kernel", "precomputed", "--out", "s")
-    assert "a kernel matrix needs a column for each sample id; it lacks" in words
+    assert "a kernel matrix lacks a column for the sample ids" in words

@@ -43,14 +43,7 @@ def outcomes(
     used = {*in_fit, *(column.partition("=")[0].rstrip() for column in in_fit)}  # of text, a column for each category
     circular = "was a column of the fit: its association with the components is circular"
     notes = [f"label {name!r} {circular}" for name in labels if name in used]
-    found, said = associations(np.asarray(scores, dtype=float), labels)
-    return Outcomes(samples, tuple(found), (*notes, *said))
-
-
-def associations(scores: Numbers, labels: Mapping[str, Any]) -> tuple[list[Association], list[str]]:
-    """Test every label against every component; say which labels had too few values."""
     made: list[tuple[str, int, str, float, float]] = []
-    notes = []
     for name, values in labels.items():
         numbers = as_numbers(values)
         classes = None if numbers is not None and len(np.unique(numbers[np.isfinite(numbers)])) > CLASSES else values
@@ -59,7 +52,8 @@ def associations(scores: Numbers, labels: Mapping[str, Any]) -> tuple[list[Assoc
             notes.append(f"label {name!r} has too few values, or one class only, for a test")
         made += [(name, d + 1, *each) for d, each in enumerate(tested)]
     corrected = holm([p for *_, p in made]) if made else []
-    return [Association(*each, own) for each, own in zip(made, corrected, strict=True)], notes
+    found = tuple(Association(*each, own) for each, own in zip(made, corrected, strict=True))
+    return Outcomes(samples, found, tuple(notes))
 
 
 def _by_numbers(scores: Numbers, numbers: Any) -> list[tuple[str, float, float]]:

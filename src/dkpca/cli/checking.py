@@ -38,9 +38,9 @@ def check(
     found = examine(table.path, table.reading)
     if write is not None:
         storage.write(write, _party_toml(write, table, found).encode())
-    result = asdict(found) | {"usable": found.usable, "suggested": party_file.described(found.suggested)}
+    result = asdict(found) | {"usable": not found.problems, "suggested": party_file.described(found.suggested)}
     show(as_json, result | {"written": None if write is None else str(write)}, _words(found, write))
-    if not found.usable:
+    if found.problems:
         raise typer.Exit(1)
 
 
@@ -71,10 +71,10 @@ def _words(found: Findings, write: Path | None) -> list[str | Table]:
     if len(found.columns) > len(first):
         lines.append(f"and {len(found.columns) - len(first):,} more columns; all of them with --json")
     lines += [f"{column.name}: {'; '.join(column.remarks)}" for column in first if column.remarks]
-    lines.append("the table can be used as suggested" if found.usable else "the table cannot be used as it is")
+    lines.append("the table cannot be used as it is" if found.problems else "the table can be used as suggested")
     if write is not None:
         fit = f"use it in place of the table: dkpca fit {write} OTHER ..."
-        then = fit if found.usable else "correct the points above there or in the table before you use it"
+        then = "correct the points above there or in the table before you use it" if found.problems else fit
         lines.append(f"wrote {write}; {then}")
     return lines
 

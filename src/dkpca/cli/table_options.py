@@ -53,7 +53,7 @@ OPTIONS: Mapping[str, Any] = {
 def at_hand(path: Path, party: str | None, id_column: str | None, **given: Any) -> Holding:
     """Put together what the options and party.toml say."""
     file = party_file.read(path) if path.suffix == ".toml" else None
-    table = path if file is None else party_file.table_of(file)
+    table = path if file is None else file.table
     if not table.name:
         raise InputError(f"{table}: is a directory, not a table; give a file")
     how = reading(file.reading if file else PLAIN, given)

@@ -81,10 +81,10 @@ def describe(folder: Path, table: Path, id_column: str | None, name: str, *, by_
     path, how = folder / PARTY_FILE, Reading()
     if table.suffix == ".toml":
         given = party_file.read(table)
-        table, how = party_file.table_of(given), given.reading
+        table, how = given.table, given.reading
     if path.exists():
         before = party_file.read(path)
-        if before.table is None or before.table.resolve() != table.resolve():
+        if before.table.resolve() != table.resolve():
             raise InputError(f"{path}: describes {before.table}, not {table}; a party's folder belongs to one table")
         named = before.reading.id_column
         if id_column not in (None, named) or (by_ids and named is None):
@@ -103,7 +103,7 @@ def load(folder: Path, columns_are: str, covariates: Sequence[str] = ()) -> OwnT
     """Read the table that party.toml describes, as a kernel of quantities, categories or samples takes it."""
     file = party_file.read(folder / PARTY_FILE)
     reading = replace(file.reading, standardize=False)  # the fit standardizes, or does not
-    table = read(party_file.table_of(file), reading)
+    table = read(file.table, reading)
     X, preparation = numbers_for(table, reading, columns_are)
     sources = {column.source for column in preparation.columns}
     if not set(covariates) <= sources or (covariates and columns_are != "quantities"):

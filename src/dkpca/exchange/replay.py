@@ -39,7 +39,6 @@ from dkpca.settings import Fit
 from dkpca.store import runs, storage
 from dkpca.store.files import encode_model
 from dkpca.wire import codec
-from dkpca.wording import ranges
 
 ALIGNS = (q.HopWanted, q.MatchedGiven)
 TOLD_OF_A_PARTY = 2**12  # bytes: its kernel, its bounds, or the digest of its summary
@@ -195,7 +194,7 @@ class PartySide:
         lengths = np.linalg.norm(np.asarray(told.scores.scores.decode()), axis=0)
         empty = np.flatnonzero(lengths <= NOTHING * lengths.max()) + 1
         if len(empty):
-            self.notes.append(f"components {ranges(empty.tolist())} are zero: the parties sent too few eigenpairs")
+            self.notes.append(f"components from {empty[0]} on are zero: the parties sent too few eigenpairs")
         self._write(folder, told.scores, "")
         assert self.agreed is not None  # no result comes before it
         _write_settings(folder, self.member, self.agreed, told.scores.scores.shape[1], told.scores.kernel)

@@ -20,7 +20,7 @@ MOST = 10**9 - 1  # a limit on a number that limits nothing
 
 
 def _limit(default: Any, valid: Callable[[Any], bool], advice: str) -> Any:
-    return setting(default, (valid, f"write {advice}"), "")
+    return setting(default, (valid, advice), "")
 
 
 def _count(default: int, least: int) -> Any:

@@ -23,8 +23,11 @@ def followed(path: Path) -> tuple[list[dict[str, Any]], str, int]:
     for line in storage.read(path).splitlines(keepends=True) if path.exists() else ():
         if not line.endswith(b"\n"):  # cut short by a crash, before anybody relied on it
             break
-        record = _parsed(line)
-        if record.get("previous") != head:
+        try:
+            record = json.loads(line)
+        except ValueError:
+            record = None
+        if not isinstance(record, dict) or record.get("previous") != head:
             raise StorageError(
                 f"{path}: line {len(lines) + 1} does not follow the line before it: the ledger was altered; compare "
                 "it with a copy kept elsewhere, and put that back"
@@ -47,11 +50,3 @@ def append(path: Path, event: str, **facts: Any) -> None:
             file.write(line.encode())
             file.flush()
             os.fsync(descriptor)
-
-
-def _parsed(line: bytes) -> dict[str, Any]:
-    try:
-        record = json.loads(line)
-    except ValueError:
-        return {}
-    return record if isinstance(record, dict) else {}

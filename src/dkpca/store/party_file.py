@@ -27,18 +27,17 @@ def keyed(record: type[Any]) -> dict[str, Field[Any]]:
 READING, DIALECT = keyed(Reading), keyed(Dialect)
 KEYS: Mapping[str, Allowed] = {
     "party": NAME,
-    "table": (NAME[0], "write the name of a file, relative to this one"),
+    "table": (NAME[0], "the name of a file, relative to this one"),
     **{key: each.metadata["allowed"] for key, each in (READING | DIALECT).items()},
 }
 
 
 @dataclass(frozen=True)
 class PartyFile:
-    """What stands in a party.toml; None or empty: nothing."""
+    """What stands in a party.toml."""
 
-    path: Path
     party: str | None
-    table: Path | None
+    table: Path
     reading: Reading
 
 
@@ -46,15 +45,9 @@ def read(path: Path) -> PartyFile:
     """Read party.toml; every key has to be one this library uses."""
     values = storage.read_toml(path, "see 'Tables' in the documentation")
     check_entries(values, KEYS, path, what="a party")
-    table = path.parent / values["table"] if values.get("table") else None
-    return PartyFile(path, values.get("party"), table, reading_of(values))
-
-
-def table_of(file: PartyFile) -> Path:
-    """Return the table that a party.toml describes."""
-    if file.table is None:
-        raise InputError(f"{file.path}: names no table; write table = with the name of a file")
-    return file.table
+    if not values.get("table"):
+        raise InputError(f"{path}: names no table; write table = with the name of a file")
+    return PartyFile(values.get("party"), path.parent / values["table"], reading_of(values))
 
 
 def read_limits(path: Path) -> Limits:

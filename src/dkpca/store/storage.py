@@ -152,9 +152,7 @@ def make_directory(path: Path) -> Path:
 
 
 def read_toml(path: Path, advice: str) -> dict[str, Any]:
-    """Return the table in a file of settings; the advice is for one that is not there, or not whole."""
-    if not path.exists():
-        raise StorageError(f"{path}: there is no such file; {advice}")
+    """Return the table in a file of settings; the advice is for one that is not whole."""
     try:
         return toml_values(read(path, at_most=MOST_SETTINGS).decode())
     except ValueError as error:  # of TOML, of UTF-8, of dates and numbers that cannot be

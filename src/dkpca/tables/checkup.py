@@ -54,11 +54,6 @@ class Findings:
     columns: tuple[ColumnFinding, ...]
     suggested: Reading
 
-    @property
-    def usable(self) -> bool:
-        """Whether the table can be used as suggested."""
-        return not self.problems
-
 
 def examine(path: Path, reading: Reading) -> Findings:
     """Look at all of a table; where no id column is named, the only one that is called id is taken."""
@@ -101,10 +96,8 @@ def examine(path: Path, reading: Reading) -> Findings:
 
 def _column(values: pl.Series, how: Reading, *, decide: bool) -> ColumnFinding:
     """What preparing a column alone says of it, and what nobody could know who only prepares it."""
-    kind, asked = (
-        _kind(values),
-        {"error": ONE_HOT}.get(how.text_handling(values.name), how.text_handling(values.name)),
-    )
+    kind, handling = _kind(values), how.text_handling(values.name)
+    asked = ONE_HOT if handling == "error" else handling
     low, high, remarks = None, None, list[str]()
     try:
         learned = prepare(Table("", None, values.to_frame()), replace(how, text_of=((values.name, asked),)))

@@ -72,7 +72,11 @@ def check_table(name: str, table: Any, *, columns_are: str = "quantities") -> Ar
                 _check_quantities(table)
             return check_array(table, dtype=np.float64, ensure_min_samples=1)
     except InputError as error:
-        raise type(error)(f"party {name!r}: {_explained(table, error)}") from error
+        if "NaN" not in (said := str(error)):
+            raise type(error)(f"party {name!r}: {said}") from error
+        found = some(column for column, own in columns_of(table) if any(map(is_missing, own.tolist())))
+        advice = "fill in, as sklearn.impute.SimpleImputer() and the dkpca command do"
+        raise InputError(f"party {name!r}: NaN in columns {found}; {advice}") from error
 
 
 def columns_of(table: Any) -> list[tuple[Any, Any]]:
@@ -85,18 +89,6 @@ def columns_of(table: Any) -> list[tuple[Any, Any]]:
     array = np.asarray(table)
     names = map(str, table.columns) if framed else range(array.shape[-1] if array.ndim else 0)
     return [(name, array[:, j]) for j, name in enumerate(names)] if array.ndim == 2 else []
-
-
-def _explained(table: Any, error: Exception) -> str:
-    """What a check of scikit-learn found; of missing values, in which columns."""
-    if "NaN" not in str(error):
-        return str(error)
-    found = [name for name, own in columns_of(table) if any(map(is_missing, own.tolist()))]
-    contain = "column contains" if len(found) == 1 else "columns contain"
-    return (
-        f"{len(found)} {contain} NaN: {some(found)}; fill in missing values with sklearn.impute.SimpleImputer()."
-        "set_output(transform='pandas'), or use the dkpca command, which fills in column means"
-    )
 
 
 def some(names: Iterable[Any]) -> str:
@@ -116,9 +108,8 @@ def _check_quantities(table: Any) -> None:
     ]
     if texts:
         raise ValueError(
-            f"{counted(len(texts), 'column')} of text or categories: {some(texts)}; make numbers (astype(float)) or "
-            "0/1 columns (sklearn.preprocessing.OneHotEncoder(sparse_output=False)), or give them to a party of "
-            "their own with kernel='overlap'"
+            f"{counted(len(texts), 'column')} of text or categories: {some(texts)}; make numbers or 0/1 columns of "
+            "them, or give them to a party of their own with kernel='overlap'"
         )
     for name, values in columns:
         kind = values.dtype.kind
@@ -147,20 +138,9 @@ def check_room(source: Path, needed: int, times: float = MOST_TIMES) -> None:
 
 
 def check_is_table(whose: str, table: Any) -> None:
-    """Refuse what has no rows and columns of numbers here, with what to pass instead."""
-    if hasattr(table, "collect"):
-        advice = "it is a lazy table; pass table.collect()"
-    elif isinstance(table, str | Path):
-        advice = "it is a path; pass an array or a DataFrame, such as np.load(path, mmap_mode='r')"
-    elif table is None or callable(table) or (isinstance(table, list | tuple) and not table):
-        advice = f"it is {table!r}; pass an array or a DataFrame"
-    elif tuple(getattr(table, "shape", ()))[1:] == (0,) and hasattr(table, "columns"):
-        advice = "it has no columns"
-    elif hasattr(table, "iloc") and table.ndim == 2 and any(str(kind).startswith("Sparse") for kind in table.dtypes):
-        advice = "it has columns of pandas' sparse type; pass table.sparse.to_dense()"
-    else:
-        return
-    raise InputError(f"{whose}: this table cannot be used: {advice}")
+    """Refuse what is no table in memory."""
+    if hasattr(table, "collect") or isinstance(table, str | Path | None):
+        raise InputError(f"{whose}: {type(table).__name__} is no table in memory; pass an array or a DataFrame")
 
 
 def without_zeros_left_out(name: str, table: Any, *, taken: bool) -> Any:
@@ -170,12 +150,8 @@ def without_zeros_left_out(name: str, table: Any, *, taken: bool) -> Any:
         return table
     if not taken:
         raise InputError(f"party {name!r}: sparse tables work only with kernel='linear'; use table.toarray()")
-    needed, free = 8 * math.prod(table.shape), free_memory(np.empty(0))
-    if COPIES * needed > free:
-        raise InputError(
-            f"party {name!r}: its sparse table of {table.shape[0]:,} x {table.shape[1]:,} would take {COPIES} x "
-            f"{needed / 1e9:.1f} GB with its zeros, and {free / 1e9:.1f} GB are free; reduce its columns first"
-        )
+    if COPIES * 8 * math.prod(table.shape) > free_memory(np.empty(0)):
+        raise InputError(f"party {name!r}: its sparse table does not fit into memory with its zeros; drop columns")
     return table.toarray()
 
 
@@ -261,7 +237,7 @@ def cut(X: Any, parties: Any) -> dict[str, Any]:
 class PartyTables:
     """Tables of all parties, their rows in one order."""
 
-    tables: dict[str, Any]  # arrays, or sources that a worker opens
+    tables: dict[str, Any]  # arrays, or tables of files
     ids: Labels | None  # labels of the samples, in order; None: there are none, rows match by position
     first: Labels | None  # labels of the first table that has some, in its own order
     notes: list[str] = field(default_factory=list)  # sentences about rows put into another order, or dropped
@@ -280,13 +256,18 @@ def matched(
     labels = _labels(tables, sample_ids)
     if not labels:
         return PartyTables(dict(tables), None, None)
-    _check_each(labels)
     first, *others = labels
     nameless = [name for name in tables if name not in labels]
     if lacking is None or len({frozenset(own) for own in labels.values()}) == 1:
         moved = [name for name in others if labels[name] != labels[first]]
         for name in moved:
-            _check_same_samples(first, labels[first], name, labels[name])
+            counts = [len(labels[first]), len(labels[name]), len({*labels[first]} & {*labels[name]})]
+            if len(set(counts)) > 1:
+                raise InputError(
+                    f"parties {first!r} and {name!r} have different samples: {counts[0]} and {counts[1]}, "
+                    f"{counts[2]} in common by their labels; use lacking='drop' or 'complete', give both the same "
+                    "kind of label, or pass arrays"
+                )
         if moved and nameless:
             raise InputError(
                 f"the rows of {moved} are not in the order of those of {first!r}, and {nameless} have no labels to "
@@ -301,12 +282,12 @@ def matched(
         position = dict(zip(union, range(len(union)), strict=True))
         places = {name: list(map(position.__getitem__, own)) for name, own in labels.items()}
         return PartyTables(dict(tables), union, labels[first], places=places)
-    counts = ", ".join(f"{name} has {len(own):,}" for name, own in labels.items())
+    held = ", ".join(f"{name} has {len(own):,}" for name, own in labels.items())
     common = set(union).intersection(*map(set, labels.values()))
     if not common:
-        raise InputError(f"no sample is common to all parties ({counts}); check that all use the same kind of label")
+        raise InputError(f"no sample is common to all parties ({held}); check that all use the same kind of label")
     kept = [label for label in labels[first] if label in common]
-    note = f"using the {counted(len(kept), 'sample')} that all tables have ({counts})"
+    note = f"using the {counted(len(kept), 'sample')} that all tables have ({held})"
     return PartyTables(_reordered(tables, labels, kept, matrices), kept, labels[first], [note])
 
 
@@ -323,7 +304,7 @@ def _reordered(
         elif hasattr(table, "shape"):
             placed[name] = table[rows][:, rows] if matrix else table[rows]
         else:
-            placed[name] = table.take(rows)  # by the worker that opens the file
+            placed[name] = table.take(rows)  # of a file
     return placed
 
 
@@ -384,29 +365,14 @@ def _labels(tables: Mapping[str, Any], sample_ids: Any) -> dict[str, Labels]:
                 raise InputError(f"party {name!r}: {len(found[name])} sample ids for {table.shape[0]} rows")
         elif hasattr(table, "iloc"):
             found[name] = _own_labels(table)
-    return found
-
-
-def _check_each(labels: Mapping[str, Labels]) -> None:
-    for name, own in labels.items():
-        missing = [row for row, label in enumerate(own) if label is None or label != label]
+    for name, own in found.items():
+        missing = [row for row, label in enumerate(own, start=1) if label is None or label != label]
         if missing:
-            raise InputError(f"party {name!r}: row {missing[0] + 1} has no label; give every sample an id")
-        if len(set(own)) < len(own) and any(other != own for other in labels.values()):
+            raise InputError(f"party {name!r}: row {missing[0]} has no label; give every sample an id")
+        if len(set(own)) < len(own) and any(other != own for other in found.values()):
             twice = Counter(own).most_common(1)[0][0]
             raise InputError(f"party {name!r}: label {twice!r} occurs in several rows; keep only one of these rows")
-
-
-def _check_same_samples(first: str, ours: Labels, name: str, theirs: Labels) -> None:
-    common = len(set(ours) & set(theirs))
-    if common == len(ours) == len(theirs):
-        return
-    kinds = " and ".join(sorted({type(own[0]).__name__ for own in (ours, theirs) if own}))
-    raise InputError(
-        f"parties {first!r} and {name!r} have different samples: {len(ours)} and {len(theirs)}, {common} in common "
-        f"by their labels (of type {kinds}); use lacking='drop' or 'complete', give both the same kind of label "
-        "(table.index.astype(str)), or, if rows match by position, pass arrays (table.to_numpy())"
-    )
+    return found
 
 
 def names_of_columns(table: Any) -> tuple[str, ...] | None:

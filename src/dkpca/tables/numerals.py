@@ -88,18 +88,15 @@ def dates_in(text: pl.Series, source: str) -> pl.Series | None:
     if not text.str.contains(LIKE_DATES).all():
         return None
     cells = pl.col(text.name)
-    dates = text.to_frame().select(pl.coalesce(_dates(cells, form) for form in DATE_FORMATS)).to_series()
+    kinds = [(form, pl.Datetime("us") if "%H" in form else pl.Date) for form in DATE_FORMATS]
+    read = (cells.str.strptime(kind, form, strict=False).cast(pl.Datetime("us")) for form, kind in kinds)
+    dates = text.to_frame().select(pl.coalesce(read)).to_series()
     if dates.null_count() > text.null_count():
         raise InputError(
             f"{source}: column {text.name!r} holds dates such as {text.drop_nulls()[0]!r}; write all as 2024-01-31 "
             f"or 31.01.2024, or leave the column out with --exclude {text.name}"
         )
     return dates
-
-
-def _dates(text: pl.Expr, form: str) -> pl.Expr:
-    kind = pl.Datetime("us") if "%H" in form else pl.Date
-    return text.str.strptime(kind, form, strict=False).cast(pl.Datetime("us"))
 
 
 def is_date(kind: Any) -> bool:

@@ -1,7 +1,6 @@
 """A table becomes numbers: missing values, text and standardization, learned once and kept for new rows.
 
-scikit-learn learns means and scales; they are kept as plain numbers, so that a party's state needs no pickle, and are
-applied in place, since a table may fill the memory.
+Means and scales are applied in place, since a table may fill the memory.
 """
 
 import math
@@ -23,7 +22,7 @@ from dkpca.wording import counted
 
 MOST_CATEGORIES = 200
 FARTHEST = float(np.finfo(float).max) / 4
-TOGETHER = 64  # columns that scikit-learn gets at a time: it copies them
+TOGETHER = 64  # columns that are copied at a time
 
 
 @dataclass(frozen=True)
@@ -82,33 +81,27 @@ class Preparation:
         if holes.any():
             columns = counted(holes.any(axis=0).sum(), "column")
             notes.append(f"missing values filled with the training mean: {holes.sum():,}, in {columns}")
-        return [*notes, *_unknown_categories(self.columns, table)]
-
-
-def reading_for(reading: Reading, columns_are: str) -> Reading:
-    """How a table is read whose columns are quantities, categories (of text too) or samples (a kernel matrix)."""
-    if columns_are == "categories":
-        text = "codes" if reading.text == "error" else reading.text
-        return replace(reading, text=text, standardize=reading.standardize and text != "codes")
-    return replace(reading, standardize=False) if columns_are == "samples" else reading
-
-
-def with_samples_as_columns(table: Table) -> Table:
-    """A kernel matrix with its columns in the order of its rows: by the sample ids, where it has them."""
-    if table.ids is None:
-        return table
-    absent = [sample for sample in table.ids if sample not in table.frame.columns]
-    if absent:
-        raise InputError(
-            f"{table.source}: a kernel matrix needs a column for each sample id; it lacks {some(absent)}"
-        )
-    return replace(table, frame=table.frame.select(table.ids))
+        for source in dict.fromkeys(column.source for column in self.columns if column.category is not None):
+            present = table.frame[source].drop_nulls().cast(pl.String)
+            strange = present.filter(~present.is_in([own.category for own in self.columns if own.source == source]))
+            if len(strange):
+                names = some(strange.unique(maintain_order=True))
+                notes.append(f"column {source!r}: {len(strange):,} rows have categories that the fit lacks: {names}")
+        return notes
 
 
 def numbers_for(table: Table, reading: Reading, columns_are: str) -> tuple[Matrix, Preparation]:
     """Numbers of a table as a kernel takes its columns, and how they were made."""
-    table = with_samples_as_columns(table) if columns_are == "samples" else table
-    preparation = prepare(table, reading_for(reading, columns_are))
+    if columns_are == "samples":  # in the order of the rows: by the sample ids, where it has them
+        absent = [sample for sample in table.ids or () if sample not in table.frame.columns]
+        if absent:
+            raise InputError(f"{table.source}: a kernel matrix lacks a column for the sample ids {some(absent)}")
+        table = replace(table, frame=table.frame.select(table.ids or pl.all()))
+        reading = replace(reading, standardize=False)
+    elif columns_are == "categories":
+        text = "codes" if reading.text == "error" else reading.text
+        reading = replace(reading, text=text, standardize=reading.standardize and text != "codes")
+    preparation = prepare(table, reading)
     if any(column.coded for column in preparation.columns) and columns_are != "categories":
         raise InputError("text codes are not quantities, and this kernel needs quantities; use --text one-hot")
     return preparation.apply(table), preparation
@@ -132,19 +125,22 @@ def prepare(table: Table, reading: Reading) -> Preparation:
     if holes.any():
         filled = counted(holes.sum(), "missing value")
         notes.append(f"filled {filled} in {counted((holes > 0).sum(), 'column')} with the column mean")
-    # 3) Mean and scale of each column. Codes of categories keep their values: they are no quantities.
+    # 3) Mean and scale of each column. Codes of categories keep their values: they are no quantities. The 0/1 columns
+    # of one text column share their scale, sqrt(sum_c p_c (1 - p_c)), and weigh as much as a numeric one.
     means, deviations = _means_and_deviations(X, low, high)
-    scales = _scales(columns, deviations)
+    scales: dict[str, float] = {}
+    for column, deviation in zip(columns, deviations, strict=True):
+        scales[column.source] = math.hypot(scales.get(column.source, 0.0), float(deviation))
     finished = tuple(
         replace(
             column,
             fill=float(mean),
             shift=float(mean) if reading.standardize and not column.coded else 0.0,
-            scale=float(scale) if reading.standardize and not column.coded else 1.0,
+            scale=scales[column.source] if reading.standardize and not column.coded else 1.0,
             low=float(least),
             high=float(most),
         )
-        for column, mean, scale, least, most in zip(columns, means, scales, low, high, strict=True)
+        for column, mean, least, most in zip(columns, means, low, high, strict=True)
     )
     return Preparation(replace(reading, likely=table.dialect), finished, tuple(notes))
 
@@ -163,15 +159,6 @@ def _means_and_deviations(X: Matrix, low: Any, high: Any) -> tuple[Any, Any]:
         means[part] = 2 * (low[part] / 2 + center * sizes[part])
         deviations[part] = 2 * (np.sqrt(np.mean(np.nan_to_num(away - center) ** 2, axis=0)) * sizes[part])
     return means, deviations
-
-
-def _scales(columns: Sequence[Column], deviations: Any) -> list[float]:
-    """Scale of each column; the 0/1 columns of one text column share theirs, and weigh as much as a numeric one."""
-    # Root of the sum of variances over the 0/1 columns of one source: sqrt(sum_c p_c (1 - p_c)).
-    scales: dict[str, float] = {}
-    for column, deviation in zip(columns, deviations, strict=True):
-        scales[column.source] = math.hypot(scales.get(column.source, 0.0), float(deviation))
-    return [scales[column.source] for column in columns]
 
 
 def _without_gaps(table: Table, reading: Reading, notes: list[str]) -> Table:
@@ -224,21 +211,16 @@ def _expanded(table: Table, name: str, reading: Reading, notes: list[str]) -> li
 
 
 def _numbers(table: Table, columns: Sequence[Column]) -> Matrix:
-    """Raw numbers, NaN where missing; each source is loaded once."""
+    """Raw numbers, NaN where missing."""
     absent = sorted({column.source for column in columns} - set(table.frame.columns))
     if absent:
         raise InputError(f"{table.source}: lacks the columns {some(absent)} that the fit used; add them")
     X = tall((len(table), len(columns)), memory=table.memory)
-    places: dict[str, list[int]] = {}
-    for position, column in enumerate(columns):
-        places.setdefault(column.source, []).append(position)
-    for name, positions in places.items():
-        values = table.frame[name]
-        for position in positions:
-            X[:, position] = _as_numbers(values, columns[position], table)
-            if np.isinf(X[:, position]).any():
-                row = int(np.argmax(np.isinf(X[:, position]))) + 1
-                raise InputError(f"{table.source}: column {name!r} is infinite in row {row}; correct that value")
+    for values, column in zip(X.T, columns, strict=True):
+        values[:] = _as_numbers(table.frame[column.source], column, table)
+        if (infinite := np.isinf(values)).any():
+            row = int(np.argmax(infinite)) + 1
+            raise InputError(f"{table.source}: column {column.source!r} is infinite in row {row}; correct that value")
     return X
 
 
@@ -283,8 +265,8 @@ def _about_text(values: pl.Series, table: Table) -> str:
     row = (values.is_not_null().arg_max() or 0) + 1
     return doubt or (
         f"column {values.name!r} has text {values.cast(pl.String)[row - 1]!r} in row {row}; if these are the sample "
-        f"ids, use --id {values.name}; else run 'dkpca check {table.source} --write party.toml' with --text one-hot, "
-        f"--text ignore, --exclude {values.name}, or --decimal and --thousands, and give party.toml in place of it"
+        f"ids, use --id {values.name}; else give a party.toml in place of {table.source}, written by 'dkpca check "
+        "--write' with --text, --exclude, or --decimal and --thousands"
     )
 
 
@@ -294,14 +276,3 @@ def _refuse(table: Table, names: Iterable[str], what: str) -> None:
     if named:
         out = ",".join(named[:10])
         raise InputError(f"{table.source}: {what} in column {some(named)}; leave it out with --exclude {out}")
-
-
-def _unknown_categories(columns: Sequence[Column], table: Table) -> list[str]:
-    notes = []
-    for source in dict.fromkeys(column.source for column in columns if column.category is not None):
-        present = table.frame[source].drop_nulls().cast(pl.String)
-        strange = present.filter(~present.is_in([column.category for column in columns if column.source == source]))
-        if len(strange):
-            names = some(strange.unique(maintain_order=True))
-            notes.append(f"column {source!r}: {len(strange):,} rows have categories that the fit lacks: {names}")
-    return notes

@@ -15,7 +15,7 @@ import polars as pl
 
 from dkpca.errors import InputError, StorageError
 from dkpca.linalg.arrays import MemoryLimit
-from dkpca.settings import Allowed, setting
+from dkpca.settings import choice, setting
 from dkpca.tables import numerals, text_files
 from dkpca.tables.formats import AS_WRITTEN, BROKEN, SUFFIXES, from_array, open_table
 from dkpca.tables.ids import WAYS, found_in, matching_keys
@@ -36,10 +36,6 @@ WAYS_LISTED = ", ".join(WAYS)
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 
 
-def _one_of(names: Sequence[str]) -> Allowed:
-    return lambda value: value in names, f"write one of {', '.join(names)}"
-
-
 @dataclass(frozen=True)
 class Reading:
     """How a party wants its table read: fields are options of `dkpca check` and entries of party.toml."""
@@ -53,7 +49,7 @@ class Reading:
     exclude: tuple[str, ...] = setting((), NAMES, "Columns to leave out, separated by commas.", option="--exclude")
     text: str = setting(  # codes are one number per category, for kernels that only ask whether two values are equal
         "error",
-        _one_of(TEXT_COLUMNS),
+        choice(TEXT_COLUMNS),
         "Text columns: one-hot, codes (for the overlap kernel) or ignore; COLUMN=one-hot for a single column "
         "(default: one-hot, unless a column has too many different values).",
         option="--text",
@@ -61,13 +57,13 @@ class Reading:
     )
     max_missing: float = setting(
         0.1,
-        (lambda x: isinstance(x, int | float) and x is not True and 0 <= x <= 1, "write a share from 0 to 1"),
+        (lambda x: isinstance(x, int | float) and x is not True and 0 <= x <= 1, "a share from 0 to 1"),
         "Drop columns with more than this share of values missing; fill gaps in others with the mean [default: 0.1].",
         option="--max-missing",
     )
     standardize: bool = setting(
         True,
-        (lambda value: isinstance(value, bool), "write true or false"),
+        (lambda value: isinstance(value, bool), "true or false"),
         "Give every column mean 0 and standard deviation 1 (default: yes).",
         option="--standardize/--no-standardize",
     )
@@ -75,20 +71,20 @@ class Reading:
         (),
         (
             lambda value: isinstance(value, dict) and set(value.values()) <= set(TEXT_COLUMNS),
-            f"write {{ column = ... }} with one of {', '.join(TEXT_COLUMNS)}",
+            f"{{ column = ... }} with one of {', '.join(TEXT_COLUMNS)}",
         ),
         "",
     )
     dates: str = setting(
         "error",
-        _one_of(DATE_COLUMNS),
+        choice(DATE_COLUMNS),
         "Date columns: number (days since 1970-01-01) or ignore (default: left out).",
         option="--dates",
         choices=DATE_COLUMNS,
     )
     id_normalize: tuple[str, ...] = setting(
         (),
-        (lambda value: NAMES[0](value) and set(value) <= set(WAYS), f"write some of {WAYS_LISTED}"),
+        (lambda value: NAMES[0](value) and set(value) <= set(WAYS), f"some of {WAYS_LISTED}"),
         f"Normalize ids before matching, the same way at all parties: {WAYS_LISTED}.",
         option="--id-normalize",
     )
@@ -211,11 +207,13 @@ def _select(opened: Opened, reading: Reading) -> Table:
     if not kept:
         raise InputError(f"{opened.source}: no feature column is left; check --columns, --exclude and --text")
     loaded = found.frame.select(*named, *kept).collect(engine="streaming")
-    ids = None
-    if reading.id_column:
-        ids = found_in(loaded[reading.id_column], reading.id_normalize, opened.source)
-    else:
-        _refuse_unnamed_ids(loaded, reading.columns, opened.source)
+    ids = found_in(loaded[reading.id_column], reading.id_normalize, opened.source) if reading.id_column else None
+    for name in kept if ids is None else ():
+        if name not in reading.columns and ID_NAME.search(name) and are_ids(loaded[name].to_numpy()):
+            raise InputError(
+                f"{opened.source}: {name!r} looks like an id column, but no id column was given; add --id {name!r}, "
+                "or exclude it with 'dkpca check --exclude'"
+            )
     return Table(
         source=opened.source,
         ids=ids,
@@ -287,24 +285,14 @@ def text_among_numbers(values: pl.Series, dialect: Dialect | None) -> str | None
     )
 
 
-def _refuse_unnamed_ids(frame: pl.DataFrame, chosen: Sequence[str], source: str) -> None:
-    """Raise if rows match by position although a column is called id and differs in every row."""
-    for name in frame.columns:
-        if name not in chosen and ID_NAME.search(name) and are_ids(frame[name].to_numpy()):
-            raise InputError(
-                f"{source}: {name!r} looks like an id column, but no id column was given; add --id {name!r}, or "
-                "exclude it with 'dkpca check --exclude'"
-            )
-
-
 def _without_ignored(found: Opened, reading: Reading) -> tuple[list[str], list[str]]:
     """Columns without those of text and dates that are not wanted, and words about these; one that is named stays."""
     schema = found.frame.collect_schema()
     free = [name for name in found.names if name not in reading.columns]
     texts = [name for name in free if isinstance(schema[name], TEXT) and reading.text_handling(name) == "ignore"]
     days = [name for name in free if is_date(schema[name]) and reading.dates == "ignore"]
-    groups = [(names, what) for names, what in ((texts, "text"), (days, "dates")) if names]
-    said = [f"left out {counted(len(names), 'column')} of {what}: {some(names)}" for names, what in groups]
+    groups = ((texts, "text"), (days, "dates"))
+    said = [f"left out {counted(len(names), 'column')} of {what}: {some(names)}" for names, what in groups if names]
     return [name for name in found.names if name not in {*texts, *days}], said
 
 
@@ -314,8 +302,8 @@ def wanted_columns(opened: Opened, reading: Reading) -> list[str]:
     return [n for n in opened.names if n not in unwanted and (not reading.columns or n in reading.columns)]
 
 
-def check_columns(wanted: Sequence[str], opened: Opened, hint: str = "") -> None:
+def check_columns(wanted: Sequence[str], opened: Opened) -> None:
     """Raise if a column that was named is not there."""
     absent = [name for name in wanted if name not in opened.names]
     if absent:
-        raise InputError(f"{opened.source}: has no column {absent[0]!r}; it has {some(opened.names)}{hint}")
+        raise InputError(f"{opened.source}: has no column {absent[0]!r}; it has {some(opened.names)}")

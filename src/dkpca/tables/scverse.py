@@ -3,12 +3,11 @@
 import contextlib
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import scipy.sparse
 
 from dkpca.errors import InputError
@@ -16,7 +15,6 @@ from dkpca.tables.inputs import check_room, without_zeros_left_out
 
 ANNDATA, MUDATA = ".h5ad", ".h5mu"
 IDS = "obs_names"  # the id column of such a table in a file
-KEY = "X_dkpca"  # of the scores, in obsm
 
 
 def unwrapped(X: Any) -> Any:
@@ -32,25 +30,6 @@ def unwrapped(X: Any) -> Any:
     if isinstance(X, list | tuple) and any(map(_is_anndata, X)):
         return [_frame(f"party{j}", own) for j, own in enumerate(X)]
     return _frame("X", X)
-
-
-def annotate(data: Any, ids: Sequence[Any] | None, scores: Any, about: Mapping[str, Any]) -> None:
-    """Write scores to obsm and facts to uns; observations that the fit had no sample for get NaN."""
-    if "anndata" not in sys.modules or not (_is_anndata(data) or _is_mudata(data)):
-        raise InputError(f"annotate writes into AnnData or MuData, and this is {type(data).__name__}")
-    names = list(data.obs_names)
-    ids = names if ids is None and len(names) == len(scores) else ids
-    row = {label: number for number, label in enumerate(ids or ())}
-    known = [place for place, name in enumerate(names) if name in row]
-    if not known or not data.obs_names.is_unique:
-        raise InputError(
-            f"{len(known)} of the {len(names)} observations are samples of the fit, by obs_names, which must be "
-            "unique; for new samples use transform"
-        )
-    placed = np.full((len(names), scores.shape[1]), np.nan, dtype=scores.dtype)
-    placed[known] = scores[[row[names[place]] for place in known]]
-    data.obsm[KEY] = placed
-    data.uns["dkpca"] = {name: value for name, value in about.items() if value is not None}
 
 
 def modalities(path: Path) -> list[str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 import polars as pl
 
 from dkpca.errors import InputError
-from dkpca.settings import Allowed, setting
+from dkpca.settings import Allowed, choice, setting
 from dkpca.tables import numerals
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
@@ -27,13 +27,13 @@ UTF8 = "utf-8-sig"  # with or without its mark
 
 
 # What an entry of party.toml may be, and the words for it.
-NAME: Allowed = (lambda value: isinstance(value, str) and bool(value), "write a text that is not empty")
-MARK: Allowed = (lambda value: isinstance(value, str) and len(value) == 1, "write one character, or the word tab")
-POINT: Allowed = (lambda value: value in (",", "."), "write , or .")
-NAME_OR_NOTHING: Allowed = (lambda value: isinstance(value, str), "write a text, perhaps an empty one")
+NAME: Allowed = (lambda value: isinstance(value, str) and bool(value), "a text that is not empty")
+MARK: Allowed = (lambda value: isinstance(value, str) and len(value) == 1, "one character, or the word tab")
+POINT = choice((",", "."))
+NAME_OR_NOTHING: Allowed = (lambda value: isinstance(value, str), "a text, perhaps an empty one")
 NAMES: Allowed = (
     lambda value: isinstance(value, list | tuple) and all(isinstance(name, str) for name in value),
-    "write a list of texts",
+    "a list of texts",
 )
 
 
