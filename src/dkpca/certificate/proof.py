@@ -14,17 +14,7 @@ import numpy as np
 
 from dkpca.certificate.statements import Certificate
 from dkpca.kernels.laws import Law
-from dkpca.linalg.arrays import (
-    Array,
-    dtype_name,
-    growth,
-    like,
-    namespace,
-    quiet,
-    solver_error,
-    to_numpy,
-    unit,
-)
+from dkpca.linalg.arrays import Array, dtype_name, growth, like, namespace, quiet, solver_error, to_numpy, unit
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.landmark import MOST_NUMBERS, part_below

@@ -129,10 +129,7 @@ def _scores_in(path: Path) -> Source:
 
 
 def with_own_ids(source: Source, table: Path, how: Reading) -> Source:
-    """Name the samples as the party that reads the page does.
-
-    Ids are matched after they are made alike in the ways that the parties agreed on, and shown as they stand.
-    """
+    """Name the samples as the party that reads the page does; its ids are matched as the parties agreed."""
     ids = reading.read_ids(table, how.id_column or "", how.dialect, how.id_normalize)
     keys = matching_keys(ids, how.id_normalize)
     fingerprints = (messages.digest(keys), messages.row_number_digest(len(ids)))

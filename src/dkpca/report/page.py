@@ -247,12 +247,7 @@ def _in_words(value: Any) -> str:
 
 def _kernels(kernels: Mapping[str, Kernel]) -> str:
     """Kernels in words, one for all or one per party."""
-    described = {}
-    for party, kernel in kernels.items():
-        settings = {key: value for key, value in kernel.to_dict().items() if key != "name"}
-        details = [f"{key} {v:.6g}" if isinstance(v, float) else f"{key} {v}" for key, v in settings.items()]
-        described[party] = f"{kernel.name} ({', '.join(details)})" if details else kernel.name
-    return next(iter(described.values())) if len(set(described.values())) == 1 else _in_words(described)
+    return str(next(iter(kernels.values()))) if len(set(kernels.values())) == 1 else _in_words(kernels)
 
 
 def write_model(
