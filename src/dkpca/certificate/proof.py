@@ -283,7 +283,10 @@ def certify(
     best = min(best, float(tighter.sum(axis=1).min()) + D * below)
     # Squared sines of single components, and of all together, by Davis and Kahan.
     reach, following = _reach(pairs, widths, G), np.append(found[1:], pairs.next_value)
-    components = _component_errors(found, pairs.next_value, widths, reach)
+    # With W the other true eigenvectors, (lambda - Lambda_W) W'v = -W'(K - S) v, and Lambda_W <= next + above.
+    distance = found - pairs.next_value - above
+    sines = np.divide(reach, distance, out=np.ones_like(reach), where=distance > reach)
+    components = np.minimum(sines, 1.0) ** 2
     gaps = found - following - (above + below)
     return Certificate(
         n_samples=T,
@@ -384,16 +387,6 @@ def _reach(pairs: Eigenpairs, widths: Widths, G: Ceiling) -> Vector:
     missed = math.sqrt(pairs.missed_norm) * np.sqrt(within_missed)  # in this order: the product may overflow
     reach = G.size * 0.5 * (images + np.sqrt(G.norm * within)) + missed + pairs.residual_norm + widths.below
     return np.minimum(reach, max(widths.above, widths.below))
-
-
-def _component_errors(found: Vector, following: float, widths: Widths, reach: Vector) -> Vector:
-    """Bound the squared sine between each component v and the true leading subspace.
-
-    With W the other true eigenvectors, (lambda - Lambda_W) W'v = -W'(K - S) v, and Lambda_W <= following + above.
-    """
-    distance = found - following - widths.above
-    sines = np.divide(reach, distance, out=np.ones_like(reach), where=distance > reach)
-    return np.minimum(sines, 1.0) ** 2
 
 
 def _subspace_error(gap: float, widths: Widths, components: Vector, n_samples: int) -> float:

@@ -61,12 +61,10 @@ def place(
     lacking: str | None = None,
     places: Mapping[str, Sequence[int]] | None = None,
 ) -> Placed:
-    """Place new samples in the way that the parties answered, without those that are said to be missing.
+    """Place new samples in the way that the parties answered; effects of covariates are still in: see `adjusted`.
 
-    What a party lacks is its mean row, or a mixture as in the fit (`lacking` is "mean" or "complete"; else mean rows
-    under the sum law, which adds nothing there). `places` says where the samples that a party has are among all;
-    None: each has all of them. If the fit removed covariates, these scores still contain their effect on the
-    new samples: see `adjusted`.
+    What a party lacks is its mean row, or a mixture as in the fit (`lacking` is "mean" or "complete"). `places` says
+    where the samples that a party has are among all; None: each has all of them.
     """
     sent: dict[str, Any] = by_name(received, "message about new samples", set(model.summaries) - set(missing))
     kinds = {type(message) for message in sent.values()}
@@ -240,10 +238,7 @@ def party_shares(model: FusedModel) -> dict[str, np.ndarray]:
 def captured_share(
     model: FusedModel, rows: Mapping[str, Rows], diagonals: Mapping[str, Array], covariates: Any = None
 ) -> float:
-    """Squared scores of new samples, over their squared distances from the mean of the fit in feature space.
-
-    Diagonals are kernel values of new samples with themselves. With covariates, distances are from what they predict.
-    """
+    """Squared scores of new samples over their squared distances from the mean, or from what covariates predict."""
     # |scores|^2 over the sum of |phi(y) - p(y)|^2 = k(y, y) - 2 p'phi(y) + |p|^2, with p the mean or the prediction.
     scores = adjusted(model, project(model, rows.values()), covariates)
     seen = float(np.sum(to_numpy(scores) ** 2))

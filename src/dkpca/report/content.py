@@ -16,7 +16,6 @@ from dkpca import messages
 from dkpca.analysis.outcomes import Outcomes, outcomes
 from dkpca.errors import InputError, WireError
 from dkpca.fusion.scoring import party_shares
-from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import to_numpy
 from dkpca.messages import Count, Line, Scores, Share
 from dkpca.report.columns import NONE, LabelColumn, LabelTable, OwnColumns, category_column, own_columns, read_labels
@@ -31,9 +30,6 @@ EMBEDDINGS = ("embedding.parquet", "embedding.csv")
 CERTIFICATE = "certificate.json"  # beside an embedding
 PROVED = ("captured_share_at_least", "optimality_at_least")
 TOLD = dict.fromkeys((*PROVED, "optimality_estimate"), Share) | {"meaning": Line, "n_parties": Count}
-# What a study wrote beside a result, beyond the settings of its plan.
-KINDS = {"kernel": dict[str, Kernel], "columns": dict[str, int], "versions": dict[str, str]}
-DERIVED = dict.fromkeys(("plan", "n_samples", "n_components"), Count) | KINDS
 COMPONENT = re.compile(r"component_\d+")
 PLAIN = Reading()
 TURNED = "samples are rotated by a secret of the parties: a point is not a sample; each party can draw its own"
@@ -70,7 +66,8 @@ def read_source(path: Path) -> Source:
         return _scores_in(path)
     if runs.is_projection(path):
         raise InputError(f"{path}: holds new samples; draw them with their run: dkpca report RUN --new {path}")
-    if settings := _study_settings(path / runs.SETTINGS):
+    settings = storage.read_json(path / runs.SETTINGS)
+    if isinstance(settings, dict) and "plan" in settings:
         return replace(_scores_in(path), settings=settings)
     run = runs.load(path)
     numbered = run.settings["sample_names"] == runs.ROW_NUMBERS
@@ -84,22 +81,6 @@ def source_of(run: Run) -> Source:
         for rows in run.model.lacking.rows.values():
             completed[rows] = True
     return Source(run.path, run.sample_names, _matrix(run.model.scores), None, run, completed=completed)
-
-
-def _study_settings(path: Path) -> dict[str, Any]:
-    """Settings that a study wrote; empty where something else did."""
-    stated = storage.read_json(path)
-    if not isinstance(stated, dict) or "plan" not in stated:
-        return {}
-    return stated | _checked(path, DERIVED, {name: stated.get(name) for name in DERIVED})
-
-
-def _checked(path: Path, kinds: Mapping[str, Any], stated: Any) -> dict[str, Any]:
-    """Refuse entries of a JSON file that are of other kinds."""
-    try:
-        return codec.values(kinds, stated, what=str(path))
-    except WireError as error:
-        raise InputError(f"{error}; get the file again") from error
 
 
 def read_new(path: Path, fitted: Source) -> Source:
@@ -168,7 +149,11 @@ def _embedding(path: Path) -> Source:
     beside = path.parent / CERTIFICATE
     told = storage.read_json(beside) if beside.exists() else {}
     ours = {name: told[name] for name in TOLD if name in told} if isinstance(told, dict) else told
-    return Source(path, table.ids or (), _matrix(scores), None, told=_checked(beside, TOLD, ours), **marks)
+    try:
+        told = codec.values(TOLD, ours, what=str(beside))
+    except WireError as error:
+        raise InputError(f"{error}; get the file again") from error
+    return Source(path, table.ids or (), _matrix(scores), None, told=told, **marks)
 
 
 def _matrix(scores: Any) -> Matrix:
