@@ -210,7 +210,14 @@ def ceiling(
     xp = namespace(room)
     V = _projected(pairs.vectors, centered, Q)
     with quiet():
-        covering, beside, slack = _applied(covered, V, landmarks, max(e.factor.shape[1] for e in errors))
+        # C V with C <= covered + beside I, and a bound on the error of each of its columns, the slack.
+        if landmarks is None:
+            covering, beside, sums = covered @ V, 0.0, growth(n) + covered.roundings()
+            slack = sums * unit(V) * max(e.factor.shape[1] for e in errors)
+        else:
+            F, beside = part_below(covered, landmarks)
+            covering, sums = times(F, cross(F, V)), growth(n) + growth(F.shape[1])
+            slack = sums * unit(V) * float(xp.sum(F * F))
         room = room + beside
         images = _projected(room[:, None] * V - covering, centered, Q)
     norm = _largest(room)
@@ -219,15 +226,6 @@ def ceiling(
     within, squares = to_numpy(cross(V, images)).astype(float), to_numpy(cross(images, images)).astype(float)
     within, squares = (within + within.T) / 2, (squares + squares.T) / 2
     return Ceiling(size, norm, within, squares, squares - within @ within, slack)
-
-
-def _applied(covered: Covered, V: Array, landmarks: int | None, rank: int) -> tuple[Array, float, float]:
-    """Return C V with C <= covered + beside I, that number, and a bound on the error of each column."""
-    if landmarks is None:
-        return covered @ V, 0.0, (growth(covered.n) + covered.roundings()) * unit(V) * rank
-    F, beside = part_below(covered, landmarks)
-    sums = growth(covered.n) + growth(F.shape[1])
-    return times(F, cross(F, V)), beside, sums * unit(V) * float(namespace(F).sum(F * F))
 
 
 def _projected(block: Array, centered: bool, Q: Array | None) -> Array:

@@ -17,7 +17,7 @@ import numpy as np
 
 from dkpca import wire
 from dkpca.errors import FusionError, InputError
-from dkpca.fusion.completion import Completion, complete, held_by
+from dkpca.fusion.completion import complete, held_by
 from dkpca.fusion.fused_model import FusedModel
 from dkpca.fusion.plausibility import by_name, one_per_party
 from dkpca.kernels import Kernel
@@ -208,19 +208,17 @@ def _filled_in(
             diagonal = Rounded(sent_to(spread(summary.diagonal, diagonal, own), home))
         made[name] = partial(Rows, name, summary_id, digest, diagonal=diagonal)
     if lacking == "complete":
+        # By the weights of the fit; where it completed no rows, they are learned from its samples.
+        if model.lacking is not None and model.lacking.mode == "complete":
+            weights = model.lacking.completion
+        else:
+            everything = np.arange(model.n_samples)
+            known = dict.fromkeys(model.summaries, everything) if model.lacking is None else model.lacking.places
+            held = {name: held_by(summary, known[name], model.dtype) for name, summary in model.received.items()}
+            weights = complete(held, model.n_samples, seed=model.settings.random_state)
         absent = {name: np.setdiff1d(np.arange(n_new), places.get(name, ())) for name in rows}
-        rows = _regressions(model).place(rows, absent)
+        rows = weights.place(rows, absent)
     return {name: made[name](factor=Rounded(sent_to(rows[name], home))) for name in made}
-
-
-def _regressions(model: FusedModel) -> Completion:
-    """How rows are completed: as in the fit, or learned from its samples where no party lacked any."""
-    if model.lacking is not None and model.lacking.mode == "complete":
-        return model.lacking.completion
-    everything = np.arange(model.n_samples)
-    places = dict.fromkeys(model.summaries, everything) if model.lacking is None else model.lacking.places
-    held = {name: held_by(summary, places[name], model.dtype) for name, summary in model.received.items()}
-    return complete(held, model.n_samples, seed=model.settings.random_state)
 
 
 def party_shares(model: FusedModel) -> dict[str, np.ndarray]:

@@ -245,14 +245,6 @@ def _as_letters(data: bytes) -> str:
     return base64.b64encode(zlib.compress(data, level=9)).decode()
 
 
-def packed_scores(scores: Matrix) -> dict[str, Any]:
-    """Scores in two bytes each, component by component, with the range of each."""
-    low, high = scores.min(axis=0), scores.max(axis=0)
-    width = np.where(high > low, high - low, 1.0)
-    steps = np.rint((scores - low) / width * STEPS).astype(np.uint16)
-    return {"low": low.tolist(), "high": (low + width).tolist(), "steps": packed_array(steps.T)}
-
-
 def packed(content: Content, most: int) -> dict[str, Any]:
     """Everything that the page's script draws: all samples, or as many as a page may have, at random."""
     source = content.source
@@ -271,11 +263,16 @@ def packed(content: Content, most: int) -> dict[str, Any]:
         origin += [f"new: {part.title}"] * len(part.names)
     columns = [] if content.labels is None else content.labels.columns(names)
     columns += [category_column("fit or new", origin, group="samples")] if content.new else []
+    # Scores in two bytes each, component by component, with the range of each.
+    drawn = np.vstack(scores)
+    low, high = drawn.min(axis=0), drawn.max(axis=0)
+    width = np.where(high > low, high - low, 1.0)
+    steps = np.rint((drawn - low) / width * STEPS).astype(np.uint16)
     header: dict[str, Any] = {
         "count": len(names),
         "fitted": len(rows),
         "names": packed_texts(names),
-        "scores": packed_scores(np.vstack(scores)),
+        "scores": {"low": low.tolist(), "high": (low + width).tolist(), "steps": packed_array(steps.T)},
         "kinds": packed_array(np.concatenate(kinds).astype(np.uint8)),
         "columns": [_packed_column(column) for column in columns],
         "title": content.title,
