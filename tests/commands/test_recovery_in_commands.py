@@ -101,6 +101,6 @@ def test_a_limit_that_leaves_little_says_how_little(office):
 @pytest.mark.longer
 def test_one_known_row_is_counted_as_one(office):
     told = may_send(Measurement(1, 60, {"rows": (0.1, 0.2)}))[1]
-    assert "an attacker who knows 1 row can recover no column" in told.plain
+    assert "an attacker who knows 1 row can recover no column" in told
     (office.path / "bank.csv").write_text("person,x0\n")
     assert "bank.csv: 0 rows; kernel PCA needs at least 2 samples" in office.refused(*SUMMARIZE)

@@ -41,7 +41,10 @@ def inspect(
     else:
         message = files.receive(path, *wire.KINDS.values()).message
         facts = {"send": True} | asdict(describe(message))
-        lines, kept = _described(path, facts), _state_of(path, message)
+        lines, beside = _described(path, facts), path.with_suffix(".state")
+        kept = files.read_state(beside) if isinstance(message, Summary) and beside.exists() else None
+        if not isinstance(kept, PartyState) or kept.summary_id != wire.fingerprint(message):
+            kept = None  # the state of another summary
     if kept is not None and kept.recovery is not None:
         facts["recovery"] = recovery_facts(kept.recovery)
         lines += ["", f"At this party: {kept.recovery.sentence()}", *_by_column(kept, kept.recovery)]
@@ -53,16 +56,6 @@ def _described(path: Path, told: Mapping[str, Any]) -> list[str | Table]:
     for title, key in (("This file reveals", "reveals"), ("It does not contain", "does_not_contain")):
         lines += ["", title, *(f"  - {sentence}" for sentence in told[key])]
     return list(lines)
-
-
-def _state_of(path: Path, message: Any) -> State | None:
-    """Private state beside a summary, if it is the one that belongs to it."""
-    beside = path.with_suffix(".state")
-    if not isinstance(message, Summary) or not beside.exists():
-        return None
-    kept = files.read_state(beside)
-    belongs = isinstance(kept, PartyState) and kept.summary_id == wire.fingerprint(message)
-    return kept if belongs else None
 
 
 def _by_column(kept: State, found: Measurement) -> list[str | Table]:

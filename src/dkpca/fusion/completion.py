@@ -150,7 +150,13 @@ def completed(
 ) -> tuple[dict[str, Summary], dict[str, Array], Lacking]:
     """Summaries with a row for every sample, bounds on the diagonals of the matrices they are about, and how."""
     positions = {name: np.asarray(places[name], dtype=np.intp) for name in summaries}
-    n_samples = _n_samples(summaries, positions)
+    for name, own in positions.items():
+        if len(own) != summaries[name].n_samples or own.min() < 0 or len(np.unique(own)) != len(own):
+            raise FusionError(f"party {name!r}: its places are not one for each of its samples; align them again")
+    at_some = np.unique(np.concatenate(list(positions.values())))
+    n_samples = int(at_some[-1]) + 1
+    if len(at_some) < n_samples:
+        raise FusionError(f"{n_samples - len(at_some):,} of {n_samples:,} samples are at no party; leave them out")
     held = {name: held_by(summary, positions[name], dtype) for name, summary in summaries.items()}
     found = complete(held, n_samples, seed=seed, mode=mode)
     samples = samples or row_number_digest(n_samples)
@@ -184,18 +190,6 @@ def held_by(summary: Summary, rows: Rows, dtype: str) -> Held:
     A, off = to_numpy(whole(as_received(summary.factor, dtype))), summary.left_out_norm + summary.rounding_norm
     longest = 1.0 if summary.kernel.unit_diagonal else float((A**2).sum(axis=1).max()) + off
     return Held(A, rows, summary.left_out_norm, summary.rounding_norm, longest)
-
-
-def _n_samples(summaries: Mapping[str, Summary], positions: Mapping[str, Rows]) -> int:
-    """Number of samples that at least one party has, if the places are theirs."""
-    for name, own in positions.items():
-        if len(own) != summaries[name].n_samples or own.min() < 0 or len(np.unique(own)) != len(own):
-            raise FusionError(f"party {name!r}: its places are not one for each of its samples; align them again")
-    at_some = np.unique(np.concatenate(list(positions.values())))
-    n = int(at_some[-1]) + 1
-    if len(at_some) < n:
-        raise FusionError(f"{n - len(at_some):,} of {n:,} samples are at no party; leave them out")
-    return n
 
 
 def complete(parties: Mapping[str, Held], n_samples: int, *, seed: int = 0, mode: str = "complete") -> Completion:
