@@ -217,7 +217,7 @@ def ceiling(
         else:
             F, beside = part_below(covered, landmarks)
             covering, sums = times(F, cross(F, V)), growth(n) + growth(F.shape[1])
-            slack = sums * unit(V) * float(xp.sum(F * F))
+            slack = sums * unit(V) * float(namespace(F).sum(F * F))
         room = room + beside
         images = _projected(room[:, None] * V - covering, centered, Q)
     norm = _largest(room)
