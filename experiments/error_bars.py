@@ -114,11 +114,9 @@ def _trials(name: str, settings: Settings, seed: int, rank: int, n_parties: int,
     rows = []
     for draw in range(count):
         asked = audit.request(model.model_, settings.rows, 1000 * seed + draw)
-        found = audit.conclude(
-            model.model_,
-            asked,
-            [true_rows(cast(PartyState, model._states[party]), X_j, asked) for party, X_j in tables.items()],
-        )
+        told = [true_rows(cast(PartyState, model._states[party]), X_j, asked) for party, X_j in tables.items()]
+        found = audit.audited(model.model_, asked, told).certificate.audit
+        assert found is not None
         rows.append(
             fixed
             | {

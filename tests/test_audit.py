@@ -39,7 +39,7 @@ def answers(model, tables, asked):
 def audits(model, tables, n_rows, seeds):
     for seed in seeds:
         asked = audit.request(model.model_, n_rows, seed)
-        yield audit.conclude(model.model_, asked, answers(model, tables, asked))
+        yield audit.audited(model.model_, asked, answers(model, tables, asked)).certificate.audit
 
 
 @pytest.fixture(scope="module")
@@ -151,12 +151,12 @@ def test_a_party_whose_rows_contradict_its_factor_is_named(cancer):
     other = tables["p1"] + 0.3 * np.random.default_rng(0).standard_normal(tables["p1"].shape)
     lying = true_rows(model._states["p1"], other, asked)
     with pytest.raises(FusionError, match="party 'p1': the rows it sent for the audit differ from its factor by"):
-        audit.conclude(model.model_, asked, [honest[0], lying, honest[2]])
+        audit.audited(model.model_, asked, [honest[0], lying, honest[2]])
     rows = honest[1].rows.decode()
     rows = rows - 0.05 * (np.arange(rows.shape[1])[None, :] == np.array(asked.samples)[:, None])
     lower = replace(honest[1], rows=Rounded(rows))
     with pytest.raises(FusionError, match="party 'p1': the rows it sent for the audit lie under its factor by 0.0"):
-        audit.conclude(model.model_, asked, [honest[0], lower, honest[2]])
+        audit.audited(model.model_, asked, [honest[0], lower, honest[2]])
 
 
 def test_a_party_whose_rows_are_too_large_to_be_squared_is_named(cancer):
@@ -166,7 +166,7 @@ def test_a_party_whose_rows_are_too_large_to_be_squared_is_named(cancer):
     data = np.array(second.rows.decode())
     data[3, 100] = 1e308
     with pytest.raises(FusionError, match=r"party 'p1': the rows .* as large as 1e\+308; its diagonal is at most 1:"):
-        audit.conclude(model.model_, asked, [first, replace(second, rows=Rounded(data)), *others])
+        audit.audited(model.model_, asked, [first, replace(second, rows=Rounded(data)), *others])
 
 
 def test_a_party_that_understates_what_it_left_out_is_named(cancer):
@@ -185,7 +185,7 @@ def test_a_party_that_understates_what_it_left_out_is_named(cancer):
 
     told[0] = replace(told[0], summary_id=wire.fingerprint(understated))
     with pytest.raises(FusionError, match="party 'p0': the rows it sent for the audit differ"):
-        audit.conclude(false, asked, told)
+        audit.audited(false, asked, told)
 
 
 def test_answers_that_do_not_belong_are_refused(cancer):
@@ -193,16 +193,16 @@ def test_answers_that_do_not_belong_are_refused(cancer):
     asked = audit.request(model.model_, 20, 0)
     told = answers(model, tables, asked)
     with pytest.raises(FusionError, match=r"no audit from \['p2'\]"):
-        audit.conclude(model.model_, asked, told[:2])
+        audit.audited(model.model_, asked, told[:2])
     with pytest.raises(FusionError, match="more than one audit from party 'p0'"):
-        audit.conclude(model.model_, asked, [*told, told[0]])
+        audit.audited(model.model_, asked, [*told, told[0]])
     others = answers(model, tables, audit.request(model.model_, 20, 1))
     with pytest.raises(FusionError, match="party 'p0': sent other rows than those that were drawn"):
-        audit.conclude(model.model_, asked, [others[0], *told[1:]])
+        audit.audited(model.model_, asked, [others[0], *told[1:]])
     with pytest.raises(FusionError, match="party 'p1': its rows are for another summary"):
-        audit.conclude(model.model_, asked, [told[0], replace(told[1], summary_id="0" * 64), told[2]])
+        audit.audited(model.model_, asked, [told[0], replace(told[1], summary_id="0" * 64), told[2]])
     with pytest.raises(FusionError, match="drawn for another model"):
-        audit.conclude(model.model_, replace(asked, seed=5), told)
+        audit.audited(model.model_, replace(asked, seed=5), told)
 
 
 def test_a_party_answers_about_the_table_of_the_fit_within_its_limits(cancer):
@@ -261,9 +261,8 @@ def test_rows_at_hand_say_what_sent_rows_say(cancer):
     model, tables, _ = cancer
     asked = audit.request(model.model_, 30, 0)
     open_rows = [true_rows(model._states[name], X, asked) for name, X in tables.items()]
-    assert audit.conclude(model.model_, asked, open_rows) == audit.conclude(
-        model.model_, asked, [sent(rows) for rows in open_rows]
-    )
+    told = [audit.audited(model.model_, asked, rows) for rows in (open_rows, map(sent, open_rows))]
+    assert told[0].certificate.audit == told[1].certificate.audit
 
 
 @pytest.mark.longer

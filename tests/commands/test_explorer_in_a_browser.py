@@ -162,7 +162,7 @@ def test_the_page_loads_without_error_or_request_and_shows_everything(page_file,
         "influence",
         "Theorem 1",
         "sample digest",
-        "rbf (gamma",
+        "name: rbf; gamma: ",
     ):
         assert words in text
     assert "All 60 samples, and 7 new ones placed among them" in text

@@ -223,4 +223,4 @@ def test_a_table_fits_80_columns_and_keeps_all_its_letters(capsys):
 
 @pytest.mark.parametrize(("written", "read"), [(".01", 0.01), ("1.", 1.0), ("-.5e-3", -0.0005), ("scale", "scale")])
 def test_a_number_may_begin_or_end_with_its_point(written, read):
-    assert options.asked({"gamma": written}, [], None, ["gamma"]).given == {"gamma": read}
+    assert options.value(written) == read

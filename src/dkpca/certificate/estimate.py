@@ -77,11 +77,7 @@ class Change:
 
 
 def change(rows: Matrix, spectrum: Spectrum, weights: Vector, *, all_rows: bool = False) -> Change:
-    """Coefficients of E V, or of E [V, U], from rows of it, but for a constant row and what was taken out.
-
-    Weights say how many rows each stands for: 1 / (s times the probability with which it was drawn). With all rows,
-    nothing has to be allowed for what was not drawn.
-    """
+    """Coefficients of E V, or of E [V, U], from rows of it, each of which stands for as many as its weight says."""
     size = float(spectrum.values[0])
     D, q = len(spectrum.values), len(spectrum.near_values)
     if not size > 0.0:
@@ -105,11 +101,9 @@ def change(rows: Matrix, spectrum: Spectrum, weights: Vector, *, all_rows: bool 
 
 
 def turned(change: Change, spectrum: Spectrum, added: Sequence[float] = (), along: Matrix | None = None) -> Vector:
-    """Squared sine between each component and the leading subspace after the change.
-
-    `added` are eigenvalues of directions of which the matrix before the change has nothing, with the cosines `along`
-    the components, (D, added).
-    """
+    """Squared sine between each component and the leading subspace after the change."""
+    # `added` are eigenvalues of directions of which the matrix before the change has nothing, `along` their cosines
+    # with the components, (D, added).
     size, D, q = float(spectrum.values[0]), len(spectrum.values), len(spectrum.near_values)
     if not size > 0.0:
         return np.ones(D)
@@ -240,11 +234,7 @@ def rows_times(
     again: Sequence[Array],
     device: str | None,
 ) -> list[Matrix]:
-    """Some rows of the fused matrix times V, in one pass over all rows of the factors.
-
-    Once for each of `cuts`, which says what the columns of the factors are multiplied by; and, last, for the first of
-    them with the rows `again` of the factors.
-    """
+    """Rows of the fused matrix times V: for each cut of the factors' columns, and the first with the rows `again`."""
     place = away_from(device, V)
     there = FusedGram(law, factors, place)
     xp = namespace(there.reference)
@@ -347,13 +337,11 @@ def entering(law: Law, rows: Sequence[Array], n_parties: int) -> list[float]:
 def left_out(
     tails: Sequence[Vector], level: float, spectrum: Spectrum, rows: Sequence[Array], components: Matrix, n: int
 ) -> tuple[list[float], Matrix]:
-    """Directions that a party sent nothing of: eigenvalues, and cosines with the components.
-
-    Where the fused matrix has eigenvalues behind the components that are larger, the cut says how these directions
-    turn them. Else they are what is near: they lie along what the components have outside of the party's factor.
-    A component whose eigenvalue is below the mean eigenvalue of all that is missing, the level, is lost.
-    """
+    """Directions that a party sent nothing of: eigenvalues, and cosines with the components."""
     # Tails are eigenvalues that each party left out, times the share with which its error enters the fused matrix.
+    # Where it has larger eigenvalues behind the components, the cut says how these directions turn them; else they
+    # lie along what the components have outside of the party's factor. A component whose eigenvalue is below the
+    # level, the mean eigenvalue of all that is missing, is lost.
     D, found, cosines = len(spectrum.values), list[float](), list[Matrix]()
     largest = max(float(tail[0]) for tail in tails)
     if len(spectrum.near_values) and float(spectrum.near_values[-1]) > largest:
@@ -361,20 +349,15 @@ def left_out(
         return np.sort([level] * D + list(np.concatenate(tails)))[::-1][:D].tolist(), np.zeros((D, D))
     for j, tail in enumerate(tails):
         if tail[0] > 0.0:
-            values, Y = np.linalg.eigh(outside(rows[j], components, n))
+            # Least squares of the components on the factor's columns, and the Gram matrix of what that leaves; few
+            # rows leave too little, so degrees of freedom count.
+            Q, _ = np.linalg.qr(to_numpy(rows[j]).astype(float))
+            beside = components - Q @ (Q.T @ components)
+            count = n if len(beside) == n else max(1, len(beside) - Q.shape[1])
+            values, Y = np.linalg.eigh(beside.T @ beside * (n / count))
             cosines.append((Y * np.sqrt(ALONG * np.clip(values, 0.0, 1.0))[None, :])[:, ::-1])
             found += tail.tolist()
     return found, np.hstack([np.zeros((D, 0)), *cosines])
-
-
-def outside(rows: Array, components: Matrix, n_samples: int) -> Matrix:
-    """Gram matrix of what the components have outside of a factor's columns, from some rows of both."""
-    # Least squares of the components on the factor's columns; few rows leave too little, so degrees of freedom count.
-    Q, _ = np.linalg.qr(to_numpy(rows).astype(float))
-    beside = components - Q @ (Q.T @ components)
-    seen, free = len(beside), max(1, len(beside) - Q.shape[1])
-    left: Matrix = beside.T @ beside * (n_samples / (seen if seen == n_samples else free))
-    return left
 
 
 def rounded_again(rows: Array, factor: Factor, seed: int, magnified: float) -> Array:
@@ -392,11 +375,9 @@ def rounded_again(rows: Array, factor: Factor, seed: int, magnified: float) -> A
 def everywhere(
     errors: Sequence[PartyError], lengths: Sequence[Vector], shares: Sequence[float], n_samples: int
 ) -> float:
-    """Squared length of N v for what hits every direction alike, beside rounding for the wire.
-
-    What the party's arithmetic did, as far as a solver may; and what its landmarks missed: a matrix of norm b and
-    trace t takes a vector of length one to a length of sqrt(b t / n), on average.
-    """
+    """Squared length of N v for what hits every direction alike, beside rounding for the wire."""
+    # What the party's arithmetic did, as far as a solver may; and what its landmarks missed: a matrix of norm b and
+    # trace t takes a vector of length one to a length of sqrt(b t / n), on average.
     total = 0.0
     for error, own, share in zip(errors, lengths, shares, strict=True):
         trace = max(0.0, error.trace - float(own.sum()))

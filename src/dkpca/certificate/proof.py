@@ -14,17 +14,7 @@ import numpy as np
 
 from dkpca.certificate.statements import Certificate
 from dkpca.kernels.laws import Law
-from dkpca.linalg.arrays import (
-    Array,
-    dtype_name,
-    growth,
-    like,
-    namespace,
-    quiet,
-    solver_error,
-    to_numpy,
-    unit,
-)
+from dkpca.linalg.arrays import Array, dtype_name, growth, like, namespace, quiet, solver_error, to_numpy, unit
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.landmark import MOST_NUMBERS, part_below
@@ -220,7 +210,14 @@ def ceiling(
     xp = namespace(room)
     V = _projected(pairs.vectors, centered, Q)
     with quiet():
-        covering, beside, slack = _applied(covered, V, landmarks, max(e.factor.shape[1] for e in errors))
+        # C V with C <= covered + beside I, and a bound on the error of each of its columns, the slack.
+        if landmarks is None:
+            covering, beside, sums = covered @ V, 0.0, growth(n) + covered.roundings()
+            slack = sums * unit(V) * max(e.factor.shape[1] for e in errors)
+        else:
+            F, beside = part_below(covered, landmarks)
+            covering, sums = times(F, cross(F, V)), growth(n) + growth(F.shape[1])
+            slack = sums * unit(V) * float(namespace(F).sum(F * F))
         room = room + beside
         images = _projected(room[:, None] * V - covering, centered, Q)
     norm = _largest(room)
@@ -229,15 +226,6 @@ def ceiling(
     within, squares = to_numpy(cross(V, images)).astype(float), to_numpy(cross(images, images)).astype(float)
     within, squares = (within + within.T) / 2, (squares + squares.T) / 2
     return Ceiling(size, norm, within, squares, squares - within @ within, slack)
-
-
-def _applied(covered: Covered, V: Array, landmarks: int | None, rank: int) -> tuple[Array, float, float]:
-    """Return C V with C <= covered + beside I, that number, and a bound on the error of each column."""
-    if landmarks is None:
-        return covered @ V, 0.0, (growth(covered.n) + covered.roundings()) * unit(V) * rank
-    F, beside = part_below(covered, landmarks)
-    sums = growth(covered.n) + growth(F.shape[1])
-    return times(F, cross(F, V)), beside, sums * unit(V) * float(namespace(F).sum(F * F))
 
 
 def _projected(block: Array, centered: bool, Q: Array | None) -> Array:
@@ -293,7 +281,10 @@ def certify(
     best = min(best, float(tighter.sum(axis=1).min()) + D * below)
     # Squared sines of single components, and of all together, by Davis and Kahan.
     reach, following = _reach(pairs, widths, G), np.append(found[1:], pairs.next_value)
-    components = _component_errors(found, pairs.next_value, widths, reach)
+    # With W the other true eigenvectors, (lambda - Lambda_W) W'v = -W'(K - S) v, and Lambda_W <= next + above.
+    distance = found - pairs.next_value - above
+    sines = np.divide(reach, distance, out=np.ones_like(reach), where=distance > reach)
+    components = np.minimum(sines, 1.0) ** 2
     gaps = found - following - (above + below)
     return Certificate(
         n_samples=T,
@@ -394,16 +385,6 @@ def _reach(pairs: Eigenpairs, widths: Widths, G: Ceiling) -> Vector:
     missed = math.sqrt(pairs.missed_norm) * np.sqrt(within_missed)  # in this order: the product may overflow
     reach = G.size * 0.5 * (images + np.sqrt(G.norm * within)) + missed + pairs.residual_norm + widths.below
     return np.minimum(reach, max(widths.above, widths.below))
-
-
-def _component_errors(found: Vector, following: float, widths: Widths, reach: Vector) -> Vector:
-    """Bound the squared sine between each component v and the true leading subspace.
-
-    With W the other true eigenvectors, (lambda - Lambda_W) W'v = -W'(K - S) v, and Lambda_W <= following + above.
-    """
-    distance = found - following - widths.above
-    sines = np.divide(reach, distance, out=np.ones_like(reach), where=distance > reach)
-    return np.minimum(sines, 1.0) ** 2
 
 
 def _subspace_error(gap: float, widths: Widths, components: Vector, n_samples: int) -> float:

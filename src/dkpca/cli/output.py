@@ -16,14 +16,12 @@ out = Console(highlight=False, emoji=False, soft_wrap=True, width=None if sys.st
 aside = Console(stderr=True, highlight=False, emoji=False)
 
 
-def show(as_json: bool, result: Mapping[str, Any], lines: Sequence[str | Text | Table]) -> None:
+def show(as_json: bool, result: Mapping[str, Any], lines: Sequence[str | Table]) -> None:
     """Print the result: as one JSON object, or in words."""
     if as_json:
         print(json.dumps(result))
         return
     for line in lines:
-        if isinstance(line, Text):
-            line.plain = visible(line.plain)
         out.print(visible(line) if isinstance(line, str) else line, markup=False)
 
 

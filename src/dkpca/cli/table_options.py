@@ -11,7 +11,7 @@ from dkpca.cli import options as o
 from dkpca.cli.options import GivenSettings
 from dkpca.errors import InputError
 from dkpca.exchange.holdings import Holding
-from dkpca.settings import Fit, from_values
+from dkpca.settings import Fit, check_entries, from_values
 from dkpca.store import party_file
 from dkpca.tables.reading import TEXT_COLUMNS, Reading, explained
 from dkpca.tables.scverse import MUDATA, modalities
@@ -59,9 +59,7 @@ def at_hand(path: Path, party: str | None, id_column: str | None, **given: Any) 
     how = reading(file.reading if file else PLAIN, given)
     name = party if party is not None else (file.party if file else None)
     return Holding(
-        party=o.party_name(name, table),
-        path=table,
-        reading=replace(how, id_column=id_column or how.id_column),
+        party=o.party_name(name, table), path=table, reading=replace(how, id_column=id_column or how.id_column)
     )
 
 
@@ -79,10 +77,7 @@ def reading(before: Reading, given: Mapping[str, Any]) -> Reading:
         changes |= {} if separator else {"text": how}
     if any(separator for _, separator, _ in texts):
         changes["text_of"] = {column: how for column, separator, how in texts if separator}
-    for key, value in changes.items():
-        valid, advice = party_file.KEYS[key]
-        if not valid(value):
-            raise InputError(f"--{key.replace('_', '-')} {value!r} cannot be used; {advice}")
+    check_entries(changes, party_file.KEYS, "options", what="a table")
     return party_file.reading_of(party_file.described(before) | changes)
 
 

@@ -72,12 +72,8 @@ def request(model: FusedModel, n_rows: int, seed: int) -> AuditRequest:
 
 def uniform_request(n_samples: int, sample_digest: str, n_rows: int, seed: int) -> AuditRequest:
     """Draw all samples with the same chance, so that a party can draw them again and see that nobody chose."""
-    samples = _each_once(_uniform(n_samples, n_rows, seed))
+    samples = _each_once(np.random.default_rng(seed).integers(n_samples, size=n_rows))
     return AuditRequest(n_samples, sample_digest, seed, n_rows, samples, uniform=True)
-
-
-def _uniform(n_samples: int, n_rows: int, seed: int) -> Positions:
-    return np.random.default_rng(seed).integers(n_samples, size=n_rows)
 
 
 def _each_once(drawn: Positions) -> tuple[int, ...]:
@@ -85,12 +81,7 @@ def _each_once(drawn: Positions) -> tuple[int, ...]:
 
 
 def audited(model: FusedModel, asked: AuditRequest, answers: Iterable[AuditRows]) -> FusedModel:
-    """Return the model with what the answers say about it in its certificate."""
-    return replace(model, certificate=replace(model.certificate, audit=conclude(model, asked, answers)))
-
-
-def conclude(model: FusedModel, asked: AuditRequest, answers: Iterable[AuditRows]) -> Audit:
-    """Say how far the model is from the true matrix; a party that contradicts itself is named by a `FusionError`."""
+    """Return the model with what the answers say in its certificate; a party that contradicts itself is named."""
     received = audited_rows(model.summaries, answers, asked.samples)
     errors, samples = _errors(model), np.asarray(asked.samples)
     drawn, probabilities, missing = _drawn(model, errors, asked.draws, asked.seed, uniform=asked.uniform)
@@ -120,7 +111,8 @@ def conclude(model: FusedModel, asked: AuditRequest, answers: Iterable[AuditRows
     spectrum = spectrum_at(model.eigenvalues, model.eigenvectors, model.nearby, samples, Q)
     known = np.hstack([spectrum.components * spectrum.values, spectrum.near * spectrum.near_values])
     estimated = turned(change(to_numpy(images).astype(float) - known, spectrum, weights), spectrum)
-    return Audit(asked.draws, asked.seed, CONFIDENCE, largest * math.sqrt(mean), tuple(estimated.tolist()))
+    audit = Audit(asked.draws, asked.seed, CONFIDENCE, largest * math.sqrt(mean), tuple(estimated.tolist()))
+    return replace(model, certificate=replace(model.certificate, audit=audit))
 
 
 def _sums(
@@ -162,13 +154,9 @@ def _sums(
 
 
 def _check_party(name: str, error: PartyError, squared: Array, corner: Array) -> None:
-    """Compare true rows with the factor: the difference is at most what the party said it left out.
-
-    `squared` is D D' for the difference D of all rows drawn, over its largest entry; `corner` its columns at the
-    same samples.
-    """
-    # |D| for the rows drawn is at most |K - A A'| <= left_out + rounding, and a principal block of K - A A' is at
-    # least -rounding.
+    """Refuse true rows that differ from the factor by more than the party said it left out."""
+    # With `squared` D D' for the difference D of all rows drawn, over its largest entry, and `corner` its columns at
+    # the same samples: |D| <= |K - A A'| <= left_out + rounding, and a principal block of K - A A' is >= -rounding.
     xp, size = namespace(squared), _largest(error.diagonal)
     corner = corner / size
     rounding = error.rounding + growth(error.factor.shape[0]) * unit(squared) * error.trace
@@ -198,16 +186,14 @@ def _errors(model: FusedModel) -> list[PartyError]:
 def _drawn(
     model: FusedModel, errors: Sequence[PartyError], n_rows: int, seed: int, *, uniform: bool = False
 ) -> tuple[Positions, Vector, Vector]:
-    """Samples drawn, how likely each of all was to be drawn, and a bound on the diagonal of what is missing.
-
-    In proportion to that bound, or all with the same chance.
-    """
+    """Samples drawn, how likely each of all was to be drawn, and a bound on the diagonal of what is missing."""
     # diag(K) - diag(L): what may be missing of each sample, and in proportion to it how likely it is drawn.
     fused = FusedGram(model.law, parts_of(errors, model.law))
     gap = model.law.diagonal([e.diagonal for e in errors]) - fused.diagonal()
     missing = np.clip(to_numpy(gap).astype(float), 0.0, None) + model.certificate.kernel_error_below
     missing = missing + 1e-12 * max(float(missing.max()), 1e-300)
+    rng, n = np.random.default_rng(seed), len(missing)
     if uniform:
-        return _uniform(len(missing), n_rows, seed), np.full(len(missing), 1.0 / len(missing)), missing
+        return rng.integers(n, size=n_rows), np.full(n, 1.0 / n), missing
     probabilities = missing / missing.sum()
-    return np.random.default_rng(seed).choice(len(missing), n_rows, p=probabilities), probabilities, missing
+    return rng.choice(n, n_rows, p=probabilities), probabilities, missing

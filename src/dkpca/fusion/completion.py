@@ -148,32 +148,34 @@ def completed(
     seed: int,
     samples: str = "",
 ) -> tuple[dict[str, Summary], dict[str, Array], Lacking]:
-    """Summaries with a row for every sample, bounds on the diagonals of the matrices they are about, and how.
-
-    `samples` is the digest of all samples in their order; empty: they have no ids.
-    """
+    """Summaries with a row for every sample, bounds on the diagonals of the matrices they are about, and how."""
     positions = {name: np.asarray(places[name], dtype=np.intp) for name in summaries}
-    n_samples = _n_samples(summaries, positions)
+    for name, own in positions.items():
+        if len(own) != summaries[name].n_samples or own.min() < 0 or len(np.unique(own)) != len(own):
+            raise FusionError(f"party {name!r}: its places are not one for each of its samples; align them again")
+    at_some = np.unique(np.concatenate(list(positions.values())))
+    n_samples = int(at_some[-1]) + 1
+    if len(at_some) < n_samples:
+        raise FusionError(f"{n_samples - len(at_some):,} of {n_samples:,} samples are at no party; leave them out")
     held = {name: held_by(summary, positions[name], dtype) for name, summary in summaries.items()}
     found = complete(held, n_samples, seed=seed, mode=mode)
     samples = samples or row_number_digest(n_samples)
     made, diagonals = {}, {}
     for name, summary in summaries.items():
         # The summary of W K W', with the bounds that hold for it, and one on its diagonal.
-        filled, home, rounding = found.filled[name], summary.factor.data, summary.rounding_norm
+        filled, home = found.filled[name], summary.factor.data
         squares = (filled.factor**2).sum(axis=1)
-        made[name] = replace(summary, sample_digest=samples, factor=Rounded(sent_to(filled.factor, home)))
-        if len(filled.lacking):
-            more = float(np.sum(filled.diagonal - squares[filled.lacking]))
-            made[name] = replace(
-                made[name],
-                left_out_norm=filled.norm_squared * summary.left_out_norm,
-                trace_left_out=summary.trace_left_out + more,
-                rounding_norm=filled.norm_squared * rounding + filled.product_error,
-                rounding_nuclear=filled.norm_squared * summary.rounding_nuclear + filled.product_error,
-                left_out_overlap=None,
-            )
-        bound = squares + (summary.left_out_norm + rounding)
+        made[name] = replace(
+            summary,
+            sample_digest=samples,
+            factor=Rounded(sent_to(filled.factor, home)),
+            left_out_norm=filled.norm_squared * summary.left_out_norm,
+            trace_left_out=summary.trace_left_out + float(np.sum(filled.diagonal - squares[filled.lacking])),
+            rounding_norm=filled.norm_squared * summary.rounding_norm + filled.product_error,
+            rounding_nuclear=filled.norm_squared * summary.rounding_nuclear + filled.product_error,
+            left_out_overlap=None if len(filled.lacking) else summary.left_out_overlap,
+        )
+        bound = squares + (summary.left_out_norm + summary.rounding_norm)
         bound = np.ones_like(bound) if summary.kernel.unit_diagonal else bound
         bound[filled.lacking] = filled.diagonal
         diagonals[name] = sent_to(bound, home)
@@ -183,25 +185,11 @@ def completed(
 def held_by(summary: Summary, rows: Rows, dtype: str) -> Held:
     """What a summary says about the samples at these places."""
     if summary.diagonal is not None:
-        needs = (
-            f"the {summary.kernel.name} kernel of the joined table needs the length of every sample at every party"
-        )
+        needs = f"the {summary.kernel.name} kernel of the joined table needs every sample at every party"
         raise InputError(f"{needs}, and some are lacking; use another kernel, or lacking='drop'")
     A, off = to_numpy(whole(as_received(summary.factor, dtype))), summary.left_out_norm + summary.rounding_norm
     longest = 1.0 if summary.kernel.unit_diagonal else float((A**2).sum(axis=1).max()) + off
     return Held(A, rows, summary.left_out_norm, summary.rounding_norm, longest)
-
-
-def _n_samples(summaries: Mapping[str, Summary], positions: Mapping[str, Rows]) -> int:
-    """Number of samples that at least one party has, if the places are theirs."""
-    for name, own in positions.items():
-        if len(own) != summaries[name].n_samples or own.min() < 0 or len(np.unique(own)) != len(own):
-            raise FusionError(f"party {name!r}: its places are not one for each of its samples; align them again")
-    at_some = np.unique(np.concatenate(list(positions.values())))
-    n = int(at_some[-1]) + 1
-    if len(at_some) < n:
-        raise FusionError(f"{n - len(at_some):,} of {n:,} samples are at no party; leave them out")
-    return n
 
 
 def complete(parties: Mapping[str, Held], n_samples: int, *, seed: int = 0, mode: str = "complete") -> Completion:
@@ -338,8 +326,7 @@ def _regression(
 
 def _penalty(g: Vector, U: Matrix, rotated: Matrix, Z: Matrix, A: Matrix) -> float:
     """Penalty with the least leave-one-out error: row i misses by its residual over 1 - h_ii."""
-    # Leave-one-out without leaving out: (a_i - a_hat_i) / (1 - h_ii) with leverage h_ii = 1/n + y_i'(g + penalty)^-1
-    # y_i.
+    # Leave-one-out without leaving out, with leverage h_ii = 1/n + y_i'(g + penalty)^-1 y_i.
     step, errors = math.ceil(len(Z) / JUDGED), []
     Y, target = Z[::step].astype(float) @ U, A[::step].astype(float)
     for share in PENALTIES:
@@ -366,10 +353,7 @@ def _mix(
 def _mixtures(
     regression: Regression, current: Mapping[str, Matrix], name: str, lacking: Rows
 ) -> tuple[Matrix, Vector, float, float]:
-    """Rows w'A, shrunk to the length of a sample; bounds on their w'Kw, on |W|^2, and on the norm of their rounding.
-
-    The bounds are for rows of the last sweep only: those of earlier ones are learned from.
-    """
+    """Rows w'A, shrunk; bounds, in the last sweep, on their w'Kw, on |W|^2, and on the norm of their rounding."""
     u, longest = unit(regression.mean), regression.longest
     rows = np.empty((len(lacking), regression.coefficients.shape[1]), dtype=regression.mean.dtype)
     diagonals = np.empty(len(lacking), dtype=regression.mean.dtype)

@@ -17,7 +17,7 @@ import numpy as np
 
 from dkpca import wire
 from dkpca.errors import FusionError, InputError
-from dkpca.fusion.completion import Completion, complete, held_by
+from dkpca.fusion.completion import complete, held_by
 from dkpca.fusion.fused_model import FusedModel
 from dkpca.fusion.plausibility import by_name, one_per_party
 from dkpca.kernels import Kernel
@@ -61,12 +61,10 @@ def place(
     lacking: str | None = None,
     places: Mapping[str, Sequence[int]] | None = None,
 ) -> Placed:
-    """Place new samples in the way that the parties answered, without those that are said to be missing.
+    """Place new samples in the way that the parties answered; effects of covariates are still in: see `adjusted`.
 
-    What a party lacks is its mean row, or a mixture as in the fit (`lacking` is "mean" or "complete"; else mean rows
-    under the sum law, which adds nothing there). `places` says where the samples that a party has are among all;
-    None: each has all of them. If the fit removed covariates, these scores still contain their effect on the
-    new samples: see `adjusted`.
+    What a party lacks is its mean row, or a mixture as in the fit (`lacking` is "mean" or "complete"). `places` says
+    where the samples that a party has are among all; None: each has all of them.
     """
     sent: dict[str, Any] = by_name(received, "message about new samples", set(model.summaries) - set(missing))
     kinds = {type(message) for message in sent.values()}
@@ -210,19 +208,17 @@ def _filled_in(
             diagonal = Rounded(sent_to(spread(summary.diagonal, diagonal, own), home))
         made[name] = partial(Rows, name, summary_id, digest, diagonal=diagonal)
     if lacking == "complete":
+        # By the weights of the fit; where it completed no rows, they are learned from its samples.
+        if model.lacking is not None and model.lacking.mode == "complete":
+            weights = model.lacking.completion
+        else:
+            everything = np.arange(model.n_samples)
+            known = dict.fromkeys(model.summaries, everything) if model.lacking is None else model.lacking.places
+            held = {name: held_by(summary, known[name], model.dtype) for name, summary in model.received.items()}
+            weights = complete(held, model.n_samples, seed=model.settings.random_state)
         absent = {name: np.setdiff1d(np.arange(n_new), places.get(name, ())) for name in rows}
-        rows = _regressions(model).place(rows, absent)
+        rows = weights.place(rows, absent)
     return {name: made[name](factor=Rounded(sent_to(rows[name], home))) for name in made}
-
-
-def _regressions(model: FusedModel) -> Completion:
-    """How rows are completed: as in the fit, or learned from its samples where no party lacked any."""
-    if model.lacking is not None and model.lacking.mode == "complete":
-        return model.lacking.completion
-    everything = np.arange(model.n_samples)
-    places = dict.fromkeys(model.summaries, everything) if model.lacking is None else model.lacking.places
-    held = {name: held_by(summary, places[name], model.dtype) for name, summary in model.received.items()}
-    return complete(held, model.n_samples, seed=model.settings.random_state)
 
 
 def party_shares(model: FusedModel) -> dict[str, np.ndarray]:
@@ -240,10 +236,7 @@ def party_shares(model: FusedModel) -> dict[str, np.ndarray]:
 def captured_share(
     model: FusedModel, rows: Mapping[str, Rows], diagonals: Mapping[str, Array], covariates: Any = None
 ) -> float:
-    """Squared scores of new samples, over their squared distances from the mean of the fit in feature space.
-
-    Diagonals are kernel values of new samples with themselves. With covariates, distances are from what they predict.
-    """
+    """Squared scores of new samples over their squared distances from the mean, or from what covariates predict."""
     # |scores|^2 over the sum of |phi(y) - p(y)|^2 = k(y, y) - 2 p'phi(y) + |p|^2, with p the mean or the prediction.
     scores = adjusted(model, project(model, rows.values()), covariates)
     seen = float(np.sum(to_numpy(scores) ** 2))

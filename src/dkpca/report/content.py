@@ -16,7 +16,6 @@ from dkpca import messages
 from dkpca.analysis.outcomes import Outcomes, outcomes
 from dkpca.errors import InputError, WireError
 from dkpca.fusion.scoring import party_shares
-from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import to_numpy
 from dkpca.messages import Count, Line, Scores, Share
 from dkpca.report.columns import NONE, LabelColumn, LabelTable, OwnColumns, category_column, own_columns, read_labels
@@ -31,9 +30,6 @@ EMBEDDINGS = ("embedding.parquet", "embedding.csv")
 CERTIFICATE = "certificate.json"  # beside an embedding
 PROVED = ("captured_share_at_least", "optimality_at_least")
 TOLD = dict.fromkeys((*PROVED, "optimality_estimate"), Share) | {"meaning": Line, "n_parties": Count}
-# What a study wrote beside a result, beyond the settings of its plan.
-KINDS = {"kernel": dict[str, Kernel], "columns": dict[str, int], "versions": dict[str, str]}
-DERIVED = dict.fromkeys(("plan", "n_samples", "n_components"), Count) | KINDS
 COMPONENT = re.compile(r"component_\d+")
 PLAIN = Reading()
 TURNED = "samples are rotated by a secret of the parties: a point is not a sample; each party can draw its own"
@@ -70,7 +66,8 @@ def read_source(path: Path) -> Source:
         return _scores_in(path)
     if runs.is_projection(path):
         raise InputError(f"{path}: holds new samples; draw them with their run: dkpca report RUN --new {path}")
-    if settings := _study_settings(path / runs.SETTINGS):
+    settings = storage.read_json(path / runs.SETTINGS)
+    if isinstance(settings, dict) and "plan" in settings:
         return replace(_scores_in(path), settings=settings)
     run = runs.load(path)
     numbered = run.settings["sample_names"] == runs.ROW_NUMBERS
@@ -84,22 +81,6 @@ def source_of(run: Run) -> Source:
         for rows in run.model.lacking.rows.values():
             completed[rows] = True
     return Source(run.path, run.sample_names, _matrix(run.model.scores), None, run, completed=completed)
-
-
-def _study_settings(path: Path) -> dict[str, Any]:
-    """Settings that a study wrote; empty where something else did."""
-    stated = storage.read_json(path)
-    if not isinstance(stated, dict) or "plan" not in stated:
-        return {}
-    return stated | _checked(path, DERIVED, {name: stated.get(name) for name in DERIVED})
-
-
-def _checked(path: Path, kinds: Mapping[str, Any], stated: Any) -> dict[str, Any]:
-    """Refuse entries of a JSON file that are of other kinds."""
-    try:
-        return codec.values(kinds, stated, what=str(path))
-    except WireError as error:
-        raise InputError(f"{error}; get the file again") from error
 
 
 def read_new(path: Path, fitted: Source) -> Source:
@@ -129,10 +110,7 @@ def _scores_in(path: Path) -> Source:
 
 
 def with_own_ids(source: Source, table: Path, how: Reading) -> Source:
-    """Name the samples as the party that reads the page does.
-
-    Ids are matched after they are made alike in the ways that the parties agreed on, and shown as they stand.
-    """
+    """Name the samples as the party that reads the page does; its ids are matched as the parties agreed."""
     ids = reading.read_ids(table, how.id_column or "", how.dialect, how.id_normalize)
     keys = matching_keys(ids, how.id_normalize)
     fingerprints = (messages.digest(keys), messages.row_number_digest(len(ids)))
@@ -171,7 +149,11 @@ def _embedding(path: Path) -> Source:
     beside = path.parent / CERTIFICATE
     told = storage.read_json(beside) if beside.exists() else {}
     ours = {name: told[name] for name in TOLD if name in told} if isinstance(told, dict) else told
-    return Source(path, table.ids or (), _matrix(scores), None, told=_checked(beside, TOLD, ours), **marks)
+    try:
+        told = codec.values(TOLD, ours, what=str(beside))
+    except WireError as error:
+        raise InputError(f"{error}; get the file again") from error
+    return Source(path, table.ids or (), _matrix(scores), None, told=told, **marks)
 
 
 def _matrix(scores: Any) -> Matrix:
@@ -263,14 +245,6 @@ def _as_letters(data: bytes) -> str:
     return base64.b64encode(zlib.compress(data, level=9)).decode()
 
 
-def packed_scores(scores: Matrix) -> dict[str, Any]:
-    """Scores in two bytes each, component by component, with the range of each."""
-    low, high = scores.min(axis=0), scores.max(axis=0)
-    width = np.where(high > low, high - low, 1.0)
-    steps = np.rint((scores - low) / width * STEPS).astype(np.uint16)
-    return {"low": low.tolist(), "high": (low + width).tolist(), "steps": packed_array(steps.T)}
-
-
 def packed(content: Content, most: int) -> dict[str, Any]:
     """Everything that the page's script draws: all samples, or as many as a page may have, at random."""
     source = content.source
@@ -289,11 +263,16 @@ def packed(content: Content, most: int) -> dict[str, Any]:
         origin += [f"new: {part.title}"] * len(part.names)
     columns = [] if content.labels is None else content.labels.columns(names)
     columns += [category_column("fit or new", origin, group="samples")] if content.new else []
+    # Scores in two bytes each, component by component, with the range of each.
+    drawn = np.vstack(scores)
+    low, high = drawn.min(axis=0), drawn.max(axis=0)
+    width = np.where(high > low, high - low, 1.0)
+    steps = np.rint((drawn - low) / width * STEPS).astype(np.uint16)
     header: dict[str, Any] = {
         "count": len(names),
         "fitted": len(rows),
         "names": packed_texts(names),
-        "scores": packed_scores(np.vstack(scores)),
+        "scores": {"low": low.tolist(), "high": (low + width).tolist(), "steps": packed_array(steps.T)},
         "kinds": packed_array(np.concatenate(kinds).astype(np.uint8)),
         "columns": [_packed_column(column) for column in columns],
         "title": content.title,

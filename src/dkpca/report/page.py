@@ -19,7 +19,6 @@ from dkpca.analysis.outcomes import Outcomes, words
 from dkpca.errors import InputError
 from dkpca.fusion import FusedModel
 from dkpca.fusion.scoring import party_shares
-from dkpca.kernels import Kernel
 from dkpca.party.disclosure import share_sent
 from dkpca.report.columns import LabelTable
 from dkpca.report.content import PROVED, Content, Source, outcomes_of, packed, source_of
@@ -229,12 +228,12 @@ def _settings(source: Source) -> str:
     """What the result was made with, in the words of settings.json."""
     stated: dict[str, Any] = {name: source.told.get(name) for name in ("meaning", "n_parties")}
     stated |= {"sample_digest": source.digest, **source.settings}
-    kernels = source.settings.get("kernel", {})
     if source.run is not None:
-        stated, kernels = dict(source.run.settings), source.run.model.kernels
-    rows = {name.replace("_", " "): value for name, value in stated.items() if name != "parties"}
-    rows |= {"kernel": _kernels(kernels)} if kernels else {}
-    told = [(escape(key), [escape(_in_words(v))]) for key, v in rows.items() if v not in (None, "", [], {})]
+        stated = dict(source.run.settings)
+        kernels = {name: each["kernel"] for name, each in stated.pop("parties").items()}
+        stated["kernel"] = stated["kernel"] if all(k == stated["kernel"] for k in kernels.values()) else kernels
+    rows = {name.replace("_", " "): value for name, value in stated.items() if value not in (None, "", [], {})}
+    told = [(escape(key), [escape(_in_words(value))]) for key, value in rows.items()]
     table = _table([], told, ' class="settings"')
     return f'<section id="settings"><h2>Settings</h2>{table}</section>'
 
@@ -243,16 +242,6 @@ def _in_words(value: Any) -> str:
     if isinstance(value, Mapping):
         return "; ".join(f"{name}: {each}" for name, each in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-
-
-def _kernels(kernels: Mapping[str, Kernel]) -> str:
-    """Kernels in words, one for all or one per party."""
-    described = {}
-    for party, kernel in kernels.items():
-        settings = {key: value for key, value in kernel.to_dict().items() if key != "name"}
-        details = [f"{key} {v:.6g}" if isinstance(v, float) else f"{key} {v}" for key, v in settings.items()]
-        described[party] = f"{kernel.name} ({', '.join(details)})" if details else kernel.name
-    return next(iter(described.values())) if len(set(described.values())) == 1 else _in_words(described)
 
 
 def write_model(
