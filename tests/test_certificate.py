@@ -17,7 +17,7 @@ from dkpca.fusion import fuse
 from dkpca.kernels import RBF, Linear
 from dkpca.linalg.eigenpairs import Probe
 from dkpca.linalg.streamed import Streamed
-from dkpca.wording import in_percent, ranges
+from dkpca.wording import in_percent
 from experiments.adversary.truth import party_matrix
 from testkit.matrices import centered
 from testkit.protocol import fused_from, measured, problems, summaries_of
@@ -188,10 +188,6 @@ def fused_matrix_of(model):
 )
 def test_a_share_close_to_one_is_never_rounded_up_to_it(share, words):
     assert in_percent(share) == words
-
-
-def test_numbers_beside_each_other_are_drawn_together():
-    assert ranges([1, 2, 3, 7, 9, 10]) == "1 to 3, 7, 9 to 10"
 
 
 def test_theorem_1_includes_what_the_landmarks_of_the_center_miss(rng):

@@ -5,8 +5,7 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
-from itertools import groupby
+from collections.abc import Mapping
 from typing import Any
 
 DEEPEST = 16  # tables inside tables of a TOML file
@@ -90,14 +89,6 @@ def p_value(p: float) -> str:
 def counted(count: int, noun: str) -> str:
     """So many of something: 1 row, 2 rows."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """Whole numbers, ascending, with neighbors drawn together: 1 to 4, 7."""
-    # The numbers of a run differ from their places in the list by the same.
-    runs = groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])
-    parts = [[number for _, number in run] for _, run in runs]
-    return ", ".join(str(p[0]) if len(p) == 1 else f"{p[0]} to {p[-1]}" for p in parts)
 
 
 def as_toml(values: Mapping[str, Any]) -> str:
