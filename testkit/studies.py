@@ -76,7 +76,7 @@ class Actors:
 
     def member(self, name: str) -> members.Membership:
         found = members.Membership(name, self.folder, self.kept(name))
-        assert found.agreement
+        assert found.study.agreement
         return found
 
     def ready(self) -> "Actors":

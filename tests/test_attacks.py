@@ -141,7 +141,7 @@ def placing(tables: dict[str, Any], new: dict[str, Any], settings: Fit) -> list[
     """All questions and answers of placing new samples after a fit, as the center sees them."""
     names = list(tables)
     heard: list[tuple[Any, Any]] = []
-    parties = in_process._parties(tables, "run", settings)
+    parties = in_process.parties_of(tables, "run", settings, Compute())
     for name, party in parties.items():
         party.open_new = lambda batch, kind, rows=new[name]: rows
     terms = protocols.Terms("run", study=True)
@@ -237,7 +237,7 @@ class TestASumToWhichTheOthersAddNothing:
 def test_messages_of_a_blind_fit_are_these_and_no_others():
     names = ["clinic", "lab", "registry"]
     settings = Fit(n_components=3, kernel="linear", rank=8, protect="blind")
-    parties = in_process._parties(split(X[:N]), "run", settings)
+    parties = in_process.parties_of(split(X[:N]), "run", settings, Compute())
     kinds: list[type[Any]] = []
 
     def listened(protocol: Any) -> Any:

@@ -288,7 +288,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
 
     def _asked(self, protocol: Any, tables: Mapping[str, Any], run: str = "") -> Any:
         settings, compute = self._settings()
-        return in_process.asked(protocol, tables, self._states, settings, compute, run=run, new=True)
+        parties = in_process.parties_of(tables, run, settings, compute, self._states, new=True)
+        return in_process.drive(protocol, parties, compute)[0]
 
     def _check_covariates(self, covariates: Any) -> None:
         known = self.model_.covariates
@@ -350,7 +351,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             raise InputError("run_audit needs the true rows, but some parties lack rows; fit with lacking='drop'")
         tables = self._tables_of_fit("run_audit", X, sample_ids)
         protocol = protocols.audited(list(tables), lambda: self.model_, n_rows)
-        return self._audited(in_process.asked(protocol, tables, self._states, settings, compute)())
+        parties = in_process.parties_of(tables, "", settings, compute, self._states)
+        return self._audited(in_process.drive(protocol, parties, compute)[0]())
 
     def _fit_on_cluster(
         self, X: Any, y: object, settings: Fit, compute: Compute, covariates: Any, sample_ids: Any

@@ -233,7 +233,7 @@ class TestWhatLiesInOurPlace:
     def test_another_file_after_it_was_sent_is_named(self, actors, where):
         send(actors)
         (where / "airline" / "summary").write_bytes(b"squatted")
-        with pytest.raises(ProtectionError, match="another file has replaced the one that this member wrote"):
+        with pytest.raises(ProtectionError, match="another file has replaced this member's"):
             send(actors)
 
     def test_a_file_that_the_host_hides_is_sent_again_byte_for_byte(self, actors, where):
@@ -363,20 +363,20 @@ class TestPlanAndSignatures:
             actors.member("center")
 
     def test_the_agreement_stays_what_it_was(self, actors, where):
-        first = actors.member("center").agreement
+        first = actors.member("center").study.agreement
         (where / "weather" / "signature-1").write_bytes(b"rolled back")
-        assert actors.member("center").agreement == first
+        assert actors.member("center").study.agreement == first
 
     def test_the_same_plan_in_two_folders_is_two_agreements(self, actors, tmp_path):
         others = Actors(tmp_path / "other", tmp_path / "other own", actors.plan).ready()
-        assert others.member("center").agreement != actors.member("center").agreement
+        assert others.member("center").study.agreement != actors.member("center").study.agreement
 
     def test_a_member_who_signs_two_things_for_two_readers_splits_the_agreement(self, actors, where):
-        center = actors.member("center").agreement
+        center = actors.member("center").study.agreement
         study, me = actors.seen(), actors.kept("weather").secrets()
         other = plans.make_signature(study, "weather", me, "11" * 32)
         (where / "weather" / "signature-1").write_bytes(other)
-        airline = actors.member("airline").agreement
+        airline = actors.member("airline").study.agreement
         assert airline != center
         send(actors)
         with pytest.raises(ProtectionError, match="another agreement"):

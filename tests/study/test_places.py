@@ -57,7 +57,7 @@ def check_a_place(folder, other):
     assert folder.read("a/x", 10) == b"12345"
     assert not folder.write("a/x", b"other")
     assert folder.read("a/x", 10) == b"12345"
-    assert {name: listed.size for name, listed in folder.listing("a").items()} == {"x": 5}
+    assert {name: listed["bytes"] for name, listed in folder.listing("a").items()} == {"x": 5}
     assert folder.members() == ["a"]
     with pytest.raises(StorageError, match="more than the 4"):
         folder.read("a/x", 4)
@@ -71,7 +71,7 @@ def test_a_file_that_is_closed_early_leaves_nothing_for_the_next_listing(place, 
         with folder.opened("a/x") as (file, size):
             assert file.read(100) == content[:100]
             assert size == len(content)
-        assert folder.listing("a")["x"].size == len(content)
+        assert folder.listing("a")["x"]["bytes"] == len(content)
     assert folder.read("a/x", len(content)) == content
 
 

@@ -111,7 +111,7 @@ def test_an_answer_of_another_kind_is_refused_by_name(finished, monkeypatch):
 
 
 def test_parties_read_seeds_of_each_other_and_the_center_does_not(finished):
-    center, asked = center_of(finished), q.SeedsWanted(center_of(finished).agreement, PARTIES)
+    center, asked = center_of(finished), q.SeedsWanted(center_of(finished).study.agreement, PARTIES)
     with pytest.raises(ProtectionError, match="sealed to weather only"):
         center.receive("airline", "seeds", "weather", at_most=10**6, question=q.digest(asked))
 

@@ -54,7 +54,7 @@ def reached(folder: str, as_json: bool = False) -> Iterator[Folder]:
             yield there
     except WaitingError as waiting:
         told = {"waiting_for": list(waiting.members), "step": waiting.step}
-        print(json.dumps(told) if as_json else waiting.words())
+        print(json.dumps(told) if as_json else str(waiting))
         raise typer.Exit(WAITING) from None
 
 
@@ -158,11 +158,9 @@ def status(folder: Place, as_json: AsJson = False) -> None:
         latest = f", latest {files[-1]['file']} on {_when(files[-1]['time'])}" if files else ""
         print(f"{name}: {counted(len(files), 'file')}{latest}")
     lines = [f"{name} refused." for name in found["refused"]]
-    lines += [WaitingError(step, *names).words() for step, names in found["waiting"].items()]
+    lines += [str(WaitingError(step, *names)) for step, names in found["waiting"].items()]
     going = "The study is not waiting for anyone; each member can continue with 'dkpca study run'."
     print("\n".join(lines or ["The result is ready." if found["result"] else going]))
-    for batch, done in found["batches"].items():
-        print(f"{batch}: placed." if done else f"{batch}: under way; continue with 'dkpca study run'.")
 
 
 def _when(seconds: float) -> str:

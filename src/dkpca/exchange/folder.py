@@ -9,7 +9,6 @@ import os
 import re
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
@@ -27,25 +26,16 @@ FILE = re.compile(r"[a-z0-9][a-z0-9._-]{0,95}")
 DEVICES = {"con", "prn", "aux", "nul", *(f"{kind}{number}" for kind in ("com", "lpt") for number in range(10))}
 RESERVED = {"all", "plan"}  # the part of a file for everybody, and the plan among the files of the members
 OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "az"}  # where a put is seen whole or not at all
+Files = dict[str, dict[str, Any]]  # by name: "file", "bytes", and the "time" of its last change, if the host says it
 EXTRAS = {"paramiko": "sftp", "webdav4": "webdav", "s3fs": "s3", "fsspec": "study"}
 
 
 def check_name(name: str) -> str:
     """Names become folders on every kind of disk, so they are kept plain."""
-    if not isinstance(name, str) or not NAME.fullmatch(name) or name in DEVICES:
-        raise InputError(f"member name {printable(str(name))!r} cannot be used; use up to 32 of a-z, 0-9, '_', '-'")
-    if name in RESERVED:
-        raise InputError(f"member name {name!r} is reserved: a study's files use it themselves; take another one")
+    if not isinstance(name, str) or not NAME.fullmatch(name) or name in DEVICES | RESERVED:
+        why = "is reserved or cannot be used; use up to 32 of a-z, 0-9, '_', '-'"
+        raise InputError(f"member name {printable(str(name))!r} {why}")
     return name
-
-
-@dataclass(frozen=True)
-class Listed:
-    """A file as the folder lists it."""
-
-    name: str
-    size: int
-    time: float  # of its last change, as the host says; 0 where it says nothing
 
 
 class Folder:
@@ -69,13 +59,10 @@ class Folder:
     @contextlib.contextmanager
     def opened(self, name: str) -> Iterator[tuple[BinaryIO, int] | None]:
         """Open a file for reading, with its size; None while there is none."""
-        path = self._path(name)
-        with self._explained(name):
-            try:
-                self._fs.invalidate_cache()
-                found = self._fs.info(path)
-            except FileNotFoundError:
-                found = None
+        path, found = self._path(name), None
+        with self._explained(name), contextlib.suppress(FileNotFoundError):
+            self._fs.invalidate_cache()
+            found = self._fs.info(path)
         if found is None:
             yield None
             return
@@ -93,11 +80,11 @@ class Folder:
         """Copy a local file into the folder under a new name; False if there is one already, which stays."""
         return self._publish(name, lambda path: self._fs.put_file(str(source), path))
 
-    def listing(self, member: str, at_most: int = MOST_FILES, named: re.Pattern[str] = FILE) -> dict[str, Listed]:
+    def listing(self, member: str, at_most: int = MOST_FILES, named: re.Pattern[str] = FILE) -> Files:
         """Files below a member's prefix, but for those that are on their way and copies of sync clients."""
         found = self._entries(self._path(member), "file", at_most, named)
         whole = {name: each for name, each in found.items() if FILE.fullmatch(name) and not name.endswith(".part")}
-        return {name: Listed(name, each.get("size") or 0, _seconds(each)) for name, each in whole.items()}
+        return {n: {"file": n, "bytes": f.get("size") or 0, "time": _seconds(f)} for n, f in whole.items()}
 
     def exists(self) -> bool:
         """Whether there is such a folder; an object store has none until a file lies below its name."""
@@ -218,11 +205,8 @@ class _Ahead(AbstractBufferedFile):  # type: ignore[misc]
 
 
 def _seconds(listed: Any) -> float:
-    for key in ("mtime", "LastModified", "modified", "created"):
-        value = listed.get(key)
-        if value is not None:
-            return float(value.timestamp()) if hasattr(value, "timestamp") else float(value)
-    return 0.0
+    found = [listed[key] for key in ("mtime", "LastModified", "modified", "created") if listed.get(key) is not None]
+    return float(found[0].timestamp() if hasattr(found[0], "timestamp") else found[0]) if found else 0.0
 
 
 def _located(url: str) -> tuple[Any, str]:
@@ -240,7 +224,11 @@ def _located(url: str) -> tuple[Any, str]:
         raise InputError(f"{parts.scheme}://{parts.hostname}: give a URL without '?' and '#'")
     try:
         if parts.scheme in ("webdav+https", "webdav+http"):
-            return _webdav(parts), ""
+            given, base = fsspec.config.conf.get("webdav", {}).get("auth"), url.removeprefix("webdav+")
+            auth = (
+                {"auth": tuple(given)} if isinstance(given, list) else {}
+            )  # JSON has no tuples, and httpx takes no list
+            return fsspec.filesystem("webdav", base_url=base, skip_instance_cache=True, **auth), ""
         if parts.scheme in ("sftp", "ssh"):
             how = _known_hosts() | {"username": parts.username, "port": parts.port or 22, "skip_instance_cache": True}
             return fsspec.filesystem("sftp", host=parts.hostname, **how), parts.path.rstrip("/")
@@ -248,20 +236,10 @@ def _located(url: str) -> tuple[Any, str]:
     except ImportError as error:
         extra = EXTRAS.get((error.name or "").partition(".")[0], "study")
         raise InputError(f"{parts.scheme}:// needs an extra: pip install 'dkpca[{extra}]'") from error
-    except Exception as error:
-        of_paramiko = type(error).__module__.startswith("paramiko")
-        if not of_paramiko and not isinstance(error, OSError | ValueError | EOFError):
-            raise
+    except Exception as error:  # of hundreds of classes
         where = f"{parts.scheme}://{parts.hostname}"
         raise StorageError(f"{where}: cannot be reached ({printable(str(error))})") from error
     return fs, str(fs._strip_protocol(url)).rstrip("/")
-
-
-def _webdav(parts: Any) -> Any:
-    given = fsspec.config.conf.get("webdav", {}).get("auth")
-    auth = {"auth": tuple(given)} if isinstance(given, list) else {}  # JSON has no tuples, and httpx takes no list
-    scheme, host = parts.scheme.removeprefix("webdav+"), parts.netloc
-    return fsspec.filesystem("webdav", base_url=f"{scheme}://{host}{parts.path}", skip_instance_cache=True, **auth)
 
 
 def _known_hosts() -> dict[str, Any]:

@@ -4,6 +4,7 @@ import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 from dkpca.errors import InputError, ProtectionError, StorageError
@@ -15,7 +16,6 @@ from dkpca.exchange.memory import Memory
 from dkpca.exchange.plan import Plan, Study
 
 PLAN = re.compile(r"plan-([1-9][0-9]{0,2})\.toml")
-BATCH = re.compile(r"(batch-[1-9][0-9]*)\.")
 
 
 def found(
@@ -124,10 +124,9 @@ def close(folder: Folder, memory: Memory) -> None:
     """Close every plan that this member has joined in a folder: each has keys and a table of its own."""
     with memory.locked():
         last = seat(folder, memory)
-        try:
-            written: dict[str, Any] | None = last.listing(last.name)
-        except StorageError:  # a folder that cannot be read may hold numbers of this member
-            written = None
+        written: dict[str, Any] | None = None  # a folder that cannot be read may hold numbers of this member
+        with contextlib.suppress(StorageError):
+            written = last.listing(last.name)
         for each in memory.studies():
             if each.kept("folder") == last.memory.kept("folder"):
                 number = int(each.kept("number") or b"1")
@@ -156,30 +155,24 @@ def status(folder: Folder) -> dict[str, Any]:
     center = listed[plan.center]
     refusal, result = (members.named(here.number, step) for step in (members.REFUSAL, "result"))
     who = {here.member_file: plan.members, f"signature-{here.number}": plan.members}
-    files = [(name, file) for name, each in listed.items() for file in each.values()]
-    files.sort(key=lambda each: each[1].time)
-    ours = [file.name for _, file in files if members.number_of(file.name) == here.number]
+    files = sorted((file for each in listed.values() for file in each.values()), key=itemgetter("time"))
+    ours = [file["file"] for file in files if members.number_of(file["file"]) == here.number]
     for step in ours:
         if step not in center and step != refusal:
             who.setdefault(step, tuple(plan.covariates) if step.endswith("covariates") else plan.parties)
     missing = {step: [name for name in names if step not in listed[name]] for step, names in who.items()}
-    begun = sorted({found[1] for name in ours if (found := BATCH.search(name))})
-    told: dict[str, list[dict[str, Any]]] = {name: [] for name in plan.members}
-    for name, file in files:
-        told[name].append({"file": file.name, "bytes": file.size, "time": file.time})
     return {
         "study": plan.id,
         "plan": here.number,
         "ends": plan.ends.isoformat(),
-        "members": told,
+        "members": {name: sorted(each.values(), key=itemgetter("time")) for name, each in listed.items()},
         "refused": [name for name, files in listed.items() if refusal in files],
         "waiting": {step: names for step, names in missing.items() if names},
         "result": result in center,
-        "batches": {batch: members.named(here.number, f"{batch}.result") in center for batch in begun},
     }
 
 
 def footprint(seat: Membership) -> str:
     """Text that changes whenever another member adds a file: all that a waiting process looks at."""
     listed = {name: seat.listing(name).values() for name in seat.folder.members() if name != seat.name}
-    return repr([(name, sorted((file.name, file.size) for file in files)) for name, files in listed.items()])
+    return repr([(name, sorted((each["file"], each["bytes"]) for each in files)) for name, files in listed.items()])

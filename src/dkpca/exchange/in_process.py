@@ -1,8 +1,4 @@
-"""All parties under one owner: the protocols as function calls, spread over workers by joblib.
-
-`joblib.parallel_config(backend="loky" | "dask")` around a fit decides where the parties' work runs. A table in a
-file, as the commands have it, is opened by the worker.
-"""
+"""All parties under one owner: the protocols as function calls, spread over workers as joblib is configured."""
 
 import hashlib
 import multiprocessing
@@ -47,13 +43,9 @@ def fit(
     sample_ids: Sequence[str] | None = None,
     folder: Path | None = None,
 ) -> tuple[FusedModel, States, Shield]:
-    """Run a fit of parties whose tables are here, or are opened by the workers.
-
-    `places` says where the samples of each table are among all, if parties lack some. Without `sample_ids` the
-    messages name samples by row numbers. Arrays beyond the limit of memory go to files in `folder`.
-    """
+    """Run a fit; `places` of each table's samples among all, if parties lack some; large arrays go to `folder`."""
     run = f"fit-{settings.seed}"
-    parties = _parties(tables, run, settings, compute)
+    parties = parties_of(tables, run, settings, compute)
     first = next(iter(parties.values()))
     if sample_ids is not None:
         for name, party in parties.items():
@@ -65,10 +57,9 @@ def fit(
         blind = settings.protect == "blind"
         return covariates.turned(first.rotation(len(covariates.basis)).turn) if blind else covariates
 
-    dtypes = [dtype_name(table) for table in tables.values() if not callable(table)]
     terms = Terms(
         run,
-        dtype=dtypes[0] if dtypes else "float64",
+        dtype=next((dtype_name(table) for table in tables.values() if not callable(table)), "float64"),
         places=places,
         samples="" if sample_ids is None or places is None else digest(sample_ids),
         device=compute.device,
@@ -79,20 +70,6 @@ def fit(
     states: States = {name: party.state for name, party in parties.items() if party.state is not None}
     key = first.group_key.hex() if settings.protect == "blind" else ""
     return model, states, Shield(settings.protect, run, key, sent)
-
-
-def asked(
-    protocol: Generator[Ask, Any, Any],
-    tables: Tables,
-    states: Mapping[str, Any],
-    settings: Fit,
-    compute: Compute,
-    *,
-    run: str = "",
-    new: bool = False,
-) -> Any:
-    """Outcome of a protocol after the fit; `new`: the tables are of new samples."""
-    return drive(protocol, _parties(tables, run, settings, compute, states, new=new), compute)[0]
 
 
 def turned_back(shield: Shield, A: Array) -> tuple[Array, Array]:
@@ -127,10 +104,8 @@ def drive(
             except (TimeoutError, multiprocessing.TimeoutError) as error:
                 raise TooLateError(f"no answer within {compute.timeout} s from one of {list(parties)}") from error
             except BrokenProcessPool as error:
-                raise NoAnswerError(
-                    f"the process of one of {list(ask.questions)} was killed, perhaps for lack of memory; try "
-                    "n_jobs=1 (--jobs 1), or the solver 'landmark'"
-                ) from error
+                killed = f"the process of one of {list(ask.questions)} was killed, perhaps for lack of memory"
+                raise NoAnswerError(f"{killed}; try n_jobs=1 (--jobs 1), or the solver 'landmark'") from error
         for (party, _), (_, state, summary) in zip(jobs, done, strict=True):
             party.state, party.sent = state, summary
         given = {party.name: message for (party, _), (message, _, _) in zip(jobs, done, strict=True)}
@@ -140,9 +115,8 @@ def drive(
             sent[name] += message.n_bytes if isinstance(message, MaskedSum) else 0
         if ask.readers == "next":
             roster = list(given)
-            for number, name in enumerate(roster):
-                after = parties[roster[(number + 1) % len(roster)]]
-                after.raised[ask.one.batch, ask.one.hop] = given[name]
+            for name, after in zip(roster, [*roster[1:], roster[0]], strict=True):
+                parties[after].raised[ask.one.batch, ask.one.hop] = given[name]
         if ask.readers == "parties":
             for name, messages in given.items():
                 for other, message in messages.items():
@@ -154,16 +128,10 @@ def answer(party: Party, question: Question) -> tuple[Any, Any, Any]:
     return ANSWERS[type(question)](party, question), party.state, party.sent
 
 
-def _parties(
-    tables: Tables,
-    run: str,
-    settings: Fit,
-    compute: Compute = HERE,
-    states: Mapping[str, Any] | None = None,
-    *,
-    new: bool = False,
+def parties_of(
+    tables: Tables, run: str, settings: Fit, compute: Compute, states: States | None = None, *, new: bool = False
 ) -> dict[str, Party]:
-    """Parties of a fit; `new`: the tables are of new samples."""
+    """Parties of a fit, or with their states after it; `new`: the tables are of new samples."""
     return {
         name: Party(
             name,

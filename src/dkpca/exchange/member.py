@@ -14,8 +14,8 @@ from dkpca.errors import InputError, NoAnswerError, ProtectionError, WireError
 from dkpca.exchange import memory as memories
 from dkpca.exchange import plan as plans
 from dkpca.exchange import sealed
-from dkpca.exchange.folder import MOST_FILES, Folder, Listed
-from dkpca.exchange.identity import Secrets, sha256
+from dkpca.exchange.folder import MOST_FILES, Files, Folder
+from dkpca.exchange.identity import sha256
 from dkpca.exchange.memory import StudyMemory
 from dkpca.exchange.plan import NO_QUESTION, Study
 from dkpca.wording import printable
@@ -48,14 +48,10 @@ class WaitingError(Exception):
 
     def __init__(self, step: str, *members: str) -> None:
         self.members, self.step = members, step
-        super().__init__(self.words())
-
-    def words(self) -> str:
-        """Who is waited for, to do what."""
-        kind = re.split("[-.]", self.step)[0]
-        to_do = TO_DO.get(kind, f"to run 'dkpca study run' (step {self.step!r})")
+        kind = re.split("[-.]", step)[0]
+        to_do = TO_DO.get(kind, f"to run 'dkpca study run' (step {step!r})")
         ready = "The result of the fit is ready. " * (kind == "batch")
-        return f"{ready}Waiting for {', '.join(self.members)} {to_do}."
+        super().__init__(f"{ready}Waiting for {', '.join(members)} {to_do}.")
 
 
 class RefusedError(NoAnswerError):
@@ -78,7 +74,7 @@ class Membership:
     name: str
     folder: Folder
     memory: StudyMemory
-    _listed: dict[str, dict[str, Listed]] = field(init=False, default_factory=dict)  # one look in a command
+    _listed: dict[str, Files] = field(init=False, default_factory=dict)  # one look in a command
 
     @cached_property
     def study(self) -> Study:
@@ -100,29 +96,18 @@ class Membership:
         self.memory.keep_once("agreement.json", memories.packed(study.number, signatures), "the agreement")
         return replace(study, raw_signatures=signatures)
 
-    @property
-    def agreement(self) -> str:
-        """Digest of all that was signed."""
-        return self.study.agreement
-
-    @cached_property
-    def me(self) -> Secrets:
-        """Private keys."""
-        return self.memory.secrets()
-
     def send(
         self, step: str, parts: Sequence[sealed.Part], *, question: str = NO_QUESTION, kind: str = "answer"
     ) -> None:
         """Write one step of this member: recorded in DIR first, then in the ledger, then in the folder."""
         if self.sent(step, question) is None:
             if self.has(self.name, step):
-                why = "it was restored from an older copy, or is used twice, or someone else wrote the file"
-                where = self._place(self.name, step)
-                raise ProtectionError(f"{where}: this member's own folder has no record of this file: {why}")
-            about = sealed.Header(kind, self.agreement, step, self.name, question, {})
+                why = "has no record of this file: it was restored from an older copy, or someone else wrote the file"
+                raise ProtectionError(f"{self._where(self.name, step)}: this member's own folder {why}")
+            about = sealed.Header(kind, self.study.agreement, step, self.name, question, {})
             path = self.memory.path / "sent" / step
             keys = {name: member.sealing for name, member in self.study.members.items()}
-            memories.write(path, lambda file: sealed.write(file, about, parts, self.me, keys))
+            memories.write(path, lambda file: sealed.write(file, about, parts, self.memory.secrets(), keys))
         self.publish(step, question)
 
     def sent(self, step: str, question: str = NO_QUESTION) -> sealed.Header | None:
@@ -132,7 +117,7 @@ class Membership:
             return None
         with path.open("rb") as file:
             header = sealed.read_header(file, path.stat().st_size, self.study.public)
-        if header.agreement != self.agreement or header.question != question:
+        if header.agreement != self.study.agreement or header.question != question:
             raise ProtectionError(f"step {step!r} has already been answered, for another question")
         return header
 
@@ -149,10 +134,8 @@ class Membership:
         with self.folder.opened(self._where(self.name, step)) as found, path.open("rb") as ours:
             start = min(part.offset for part in header.parts.values())
             if found is None or found[1] > path.stat().st_size or found[0].read(start) != ours.read(start):
-                replaced = "another file has replaced the one that this member wrote"
-                raise ProtectionError(
-                    f"{self._place(self.name, step)}: {replaced}; ask the folder's host to remove it"
-                )
+                replaced = "another file has replaced this member's; ask the folder's host to remove it"
+                raise ProtectionError(f"{self._where(self.name, step)}: {replaced}")
 
     def receive(
         self, writer: str, step: str, *parts: str, at_most: int, question: str = NO_QUESTION, kind: str = "answer"
@@ -171,30 +154,29 @@ class Membership:
                 part = self._part_of(header, parts, (kind, step, writer), question, at_most)
                 opened = self._opened(writer, step, part)
                 with tempfile.TemporaryFile(dir=self.memory.path) as kept:
-                    pieces = sealed.contents(found[0], header, part, (self.name, self.me), kept)
+                    pieces = sealed.contents(found[0], header, part, (self.name, self.memory.secrets()), kept)
                     memories.write(opened, lambda target: target.writelines(pieces))
         except sealed.NotWholeError:
             raise WaitingError(step, writer) from None
         except (WireError, ProtectionError) as error:
             kind_of = OtherQuestionError if isinstance(error, OtherQuestionError) else ProtectionError
-            raise kind_of(f"{self._place(writer, step)}: {error}; it is ignored") from error
+            raise kind_of(f"{self._where(writer, step)}: {error}; it is ignored") from error
         return opened
 
     def _part_of(
         self, header: sealed.Header, parts: Sequence[str], about: tuple[str, ...], question: str, at_most: int
     ) -> str:
         """Return the first of these parts that a file has, if the file is what it has to be."""
-        if header.agreement != self.agreement:
+        if header.agreement != self.study.agreement:
             raise ProtectionError("belongs to another study, or to another agreement of this one")
         if (header.kind, header.step, header.writer) != about:
-            wrong = f"is {header.writer}'s {printable(header.kind)} for step {header.step!r}"
-            raise ProtectionError(f"{wrong}, in the wrong place")
+            said = f"{printable(header.kind)} for step {header.step!r}"
+            raise ProtectionError(f"is {header.writer}'s {said}, in the wrong place")
         if header.question != question:
             raise OtherQuestionError("answers another question than the plan and this member's messages ask")
         for part in parts:
             if part in header.parts:
-                if header.parts[part].plain_length > at_most:
-                    length = header.parts[part].plain_length
+                if (length := header.parts[part].plain_length) > at_most:
                     raise ProtectionError(f"declares {length} bytes; {at_most} are the most for this step")
                 return part
         raise ProtectionError(f"has no part for {self.name!r}")
@@ -239,16 +221,13 @@ class Membership:
             self._listed[writer] = self.listing(writer)
         return named(self.study.number, step) in self._listed[writer]
 
-    def listing(self, writer: str) -> dict[str, Listed]:
+    def listing(self, writer: str) -> Files:
         """Files of a member as the folder shows them now; more than the signed plan has steps for are refused."""
         signed = self.memory.remembered("signed")
         return self.folder.listing(writer, MOST_FILES if signed is None else signed.plan.most_files)
 
     def _where(self, writer: str, step: str) -> str:
         return f"{writer}/{named(self.study.number, step)}"
-
-    def _place(self, writer: str, step: str) -> str:
-        return f"{self.folder.url}/{self._where(writer, step)}"
 
     def _opened(self, writer: str, step: str, part: str) -> Path:
         return self.memory.path / "opened" / f"{writer}.{step}.{part}"

@@ -22,9 +22,7 @@ from dkpca.store import ledger, storage
 
 LEFT, ABOUT = "left.npz", "left.json"  # what a signed study lets out, for the union with later ones
 # Files about keys, ids and sizes only.
-BEFORE_NUMBERS = re.compile(
-    r"(\d+\.)?(seeds|tokens|common|ring-\d+|matched|shape|refusal)|plan-.*|member.*|signature-.*"
-)
+BEFORE_NUMBERS = re.compile(r"(\d+\.)?(seeds|tokens|ring-\d+|matched|shape|refusal)|plan-.*|member.*|signature-.*")
 
 
 @dataclass(frozen=True)
@@ -52,10 +50,6 @@ class Memory:
                 raise StorageError(f"{self.path}: cannot be locked ({error}); nothing was sent") from error
             yield
 
-    def identity(self) -> bytes:
-        """Return the key that signs, for all studies of this folder; it is made at first use."""
-        return self._secret(self.path / "identity.key")
-
     def study(self, study_id: str) -> "StudyMemory":
         """Return what belongs to one study."""
         return StudyMemory(self, self.path / "studies" / study_id)
@@ -69,7 +63,8 @@ class Memory:
         """Everything that ever left this table, oldest first; raises if a line was altered or removed."""
         return ledger.followed(self.path / "ledger.jsonl")[0]
 
-    def _secret(self, path: Path) -> bytes:
+    def secret(self, path: Path) -> bytes:
+        """Return a key in a file; it is made at first use."""
         if not path.exists():
             write(path, secrets.token_bytes(SECRET_BYTES))
         found = path.read_bytes()
@@ -91,7 +86,9 @@ class StudyMemory:
             raise InputError("this study is closed here: its keys were deleted, and nothing can be read or answered")
         (self.path / "sent").mkdir(parents=True, exist_ok=True)
         (self.path / "opened").mkdir(exist_ok=True)
-        return Secrets(self.memory.identity(), self.memory._secret(self.path / "seed.key"))
+        return Secrets(
+            self.memory.secret(self.memory.path / "identity.key"), self.memory.secret(self.path / "seed.key")
+        )
 
     def close(self, shown: Iterable[str] | None = ()) -> None:
         """Delete the keys of this study and everything they opened; what was sent stays on record."""

@@ -22,7 +22,6 @@ from dkpca.tables.inputs import ID_NAME, check_features, cut, like_fit, names_of
 
 ONE_WORKER = 20_000  # rows that one worker may have all of
 SHARE = 16  # one part in so many of a worker's memory that the tables may take, to be on one worker
-MOST_TOLD = 5  # warnings of chunks of new samples that are given
 # Settings that need all rows in one place, beyond `ONE_WORKER` of them: what they must be.
 BEYOND = {"protect": "none", "projection": "extend", "lacking": None}
 
@@ -54,10 +53,8 @@ def fit(estimator: Any, X: Any, y: Any, sample_ids: Any, covariates: Any = None)
 
     def fitted() -> dict[str, Any]:
         found = dict(vars(alone.fit(X, y, covariates=covariates, sample_ids=sample_ids)))
-        if found["_ids"] is not None:
-            ids = found["_ids"]
-            found["_ids"] = np.fromiter(ids, dtype=object, count=len(ids))  # stays on the worker, as arrays do
-        return found
+        ids = found["_ids"]  # an array stays on the worker
+        return found | {"_ids": None if ids is None else np.fromiter(ids, dtype=object, count=len(ids))}
 
     attributes: dict[str, Any] = on_dask.on_one_worker(fitted, sum(sizes), sizes, estimator.timeout, _tell)
     own = estimator.get_params(deep=False)
@@ -73,16 +70,15 @@ def tables_of(
     tables = _by_party(X, parties)
     refused = [f"{name}={own!r}" for name, value in BEYOND.items() if (own := getattr(settings, name)) != value]
     refused += ["precision='compact'"] if settings.precision == "compact" else []
-    refused += (
-        ["kernel='precomputed'"] if any(settings.family_of(name).columns_are == "samples" for name in tables) else []
-    )
+    precomputed = any(settings.family_of(name).columns_are == "samples" for name in tables)
+    refused += ["kernel='precomputed'"] if precomputed else []
     refused += [] if compute.device is None else [f"device={compute.device!r}"]
     refused += [] if sample_ids is None else ["sample_ids"]
     if refused:
-        raise InputError(
-            f"{refused[0]} needs all rows in one place, and beyond {ONE_WORKER} those of Dask collections stay on "
-            "their workers, and match by position; leave it out, or gather the tables (X.compute())"
+        beyond = (
+            f"needs all rows in one place, and beyond {ONE_WORKER} those of Dask collections stay on their workers"
         )
+        raise InputError(f"{refused[0]} {beyond}; leave it out, or gather the tables (X.compute())")
     frames = {name: table for name, table in tables.items() if hasattr(table, "columns")}
     for name, frame in frames.items():
         check_features(name, frame._meta)
@@ -141,10 +137,8 @@ def _transform_rows(estimator: Any, X: Any) -> Any:
     """Place chunks of new samples by the landmarks of a fit whose rows stayed where they were."""
     model, given = estimator.model_, _by_party(X, estimator.parties)
     if set(given) != set(model.summaries):
-        raise InputError(
-            f"the fit had the parties {list(model.summaries)}; these samples are from {list(given)}, and rows on "
-            "workers need every party: gather the new samples (X.compute()) to place them without one"
-        )
+        needed = "rows on workers need every party: gather the new samples (X.compute()) to place them without one"
+        raise InputError(f"the fit had the parties {list(model.summaries)}, not {list(given)}, and {needed}")
     # Parties in the order of the model. Landmarks have a row for each sample if every sample is one of them.
     states = {name: estimator._states[name] for name in model.summaries}
     states, placed = on_dask.here((states, scoring.placing(model)))
@@ -164,7 +158,7 @@ def _placed_in_chunks(estimator: Any, work: Any, chunks: on_dask.Chunks) -> Any:
     width = len(estimator.eigenvalues_)
     scores, seen = on_dask.chunks_made(work, chunks, width, np.float64, timeout=estimator.timeout)
     warn(scoring.about_new_samples(np.concatenate([outside for outside, _ in seen])))
-    _tell(list(dict.fromkeys(each for _, told in seen for each in told))[:MOST_TOLD])
+    _tell(list(dict.fromkeys(each for _, told in seen for each in told))[:5])  # chunk by chunk they say alike
     return scores
 
 

@@ -123,9 +123,7 @@ def freeze(memory: StudyMemory, table: OwnTable) -> str:
     np.save(numbers, whole, allow_pickle=False)
     described = codec.described(table.preparation)
     about = {"covariates": [*table.covariates], "ids": table.ids, "keys": table.keys, "preparation": described}
-    memory.replace(
-        "table/about.json", json.dumps(about, sort_keys=True).encode()
-    )  # over one of a signature cut short
+    memory.replace("table/about.json", json.dumps(about, sort_keys=True).encode())
     memory.replace("table/numbers.npy", numbers.getvalue())
     return digest(memory)
 

@@ -208,16 +208,11 @@ def make_member(name: str, me: Secrets, plan: Plan, columns: int) -> Member:
 def make_signature(study: Study, name: str, me: Secrets, table_digest: str) -> bytes:
     """Sign a study: the same bytes each time."""
     commitment = sha256(me.derive("commitment to the table") + bytes.fromhex(table_digest))
-    says = Signature(me.derive("nonce", "first").hex(), sha256(second_nonce(me)), commitment)
+    says = Signature(me.derive("nonce", "first").hex(), sha256(me.derive("nonce", "second")), commitment)
     about = sealed.Header("signature", study.fingerprint, "signature", name, NO_QUESTION, {})
     file = io.BytesIO()
     sealed.write(file, about, [sealed.Part("all", sealed.ANYBODY, [sealed.canonical(vars(says))])], me, {})
     return file.getvalue()
-
-
-def second_nonce(me: Secrets) -> bytes:
-    """Nonce for the rows of an audit, committed to in the signature."""
-    return me.derive("nonce", "second")
 
 
 def check_signature(raw: bytes, name: str, study: Study) -> Signature:
@@ -244,12 +239,10 @@ def check_signature(raw: bytes, name: str, study: Study) -> Signature:
 def read_plan(raw: bytes) -> Plan:
     """Return the plan in these bytes, if every key is there and of its kind, and no other."""
     values = _parsed(raw, "the plan", Plan)
-    plan = Plan(
-        **values
-        | {name: tuple(values[name]) for name in ("parties", "result_to")}
-        | {"gamma": tuple(map(float, values["gamma"]))}
-        | {"covariates": {party: tuple(names) for party, names in values["covariates"].items()}}
-    )
+    values |= {name: tuple(values[name]) for name in ("parties", "result_to")}
+    values |= {"gamma": tuple(map(float, values["gamma"]))}
+    values |= {"covariates": {party: tuple(names) for party, names in values["covariates"].items()}}
+    plan = Plan(**values)
     for name in plan.members:
         check_name(name)
     members, parties, told = set(plan.members), set(plan.parties), set(plan.result_to)
@@ -262,10 +255,8 @@ def read_plan(raw: bytes) -> Plan:
     if not set(plan.covariates) <= parties:
         raise InputError("the plan: covariates are columns of a party's table; name one of the parties")
     if plan.batches and (plan.batch_samples < 2 or not parties <= told):
-        raise InputError(
-            "the plan: batches of new samples need the result at all parties (result_to), and batch_samples of at "
-            "least 2: a batch of one would single it out"
-        )
+        least = "batch_samples of at least 2: a batch of one would single it out"
+        raise InputError(f"the plan: batches of new samples need the result at all parties (result_to), and {least}")
     return plan
 
 

@@ -37,34 +37,21 @@ def fit(
     *,
     covariates: Holding | None = None,
 ) -> tuple[Run, list[str]]:
-    """Summarize all tables and fuse; return the run, and what was dropped or filled in, in words.
-
-    The parties' private states go to `private/` in the run, for `place`.
-    """
+    """Summarize all tables and fuse; return the run, with states in `private/`, and what was dropped or filled in."""
     assert request.protect == "none", "the command refuses the others"
     runs.check(out)
     folder = out.absolute().parent
     holdings = [replace(h, memory=MemoryLimit.of(compute.max_memory, folder)) for h in holdings]
     given, names, notes = matched_samples(holdings, request.lacking)
+    compute = replace(compute, n_jobs=min(effective_n_jobs(compute.n_jobs or -1), len(holdings)))
+    known = None if covariates is None else Covariates.of(_rows_of(covariates, holdings[0], names))
     model, states, _ = in_process.fit(
-        given.tables,
-        request,
-        replace(compute, n_jobs=min(effective_n_jobs(compute.n_jobs or -1), len(holdings))),
-        places=given.places,
-        covariates=None if covariates is None else Covariates.of(_rows_of(covariates, holdings[0], names)),
-        sample_ids=given.ids,
-        folder=folder,
+        given.tables, request, compute, places=given.places, covariates=known, sample_ids=given.ids, folder=folder
     )
-    received = model.received.items()
-    run = runs.fuse(
-        out,
-        [Received(Path(f"{name}.summary"), wire.pieces(message), message) for name, message in received],
-        model=model,
-        without=sorted(set(runs.parties_in(out)) - set(model.summaries)),
-        sample_names=names,
-        id_normalize=holdings[0].reading.id_normalize,
-        states={name: encode_state(state) for name, state in states.items()},
-    )
+    received = [Received(Path(f"{name}.summary"), wire.pieces(sent), sent) for name, sent in model.received.items()]
+    gone, ways = sorted(set(runs.parties_in(out)) - set(model.summaries)), holdings[0].reading.id_normalize
+    kept = {name: encode_state(state) for name, state in states.items()}
+    run = runs.fuse(out, received, model=model, without=gone, sample_names=names, id_normalize=ways, states=kept)
     notes += [] if run.model.covariates is None else run.model.covariates.words()
     for name, state in states.items():
         prepared = preparation_of(state)

@@ -1,10 +1,8 @@
 """The protocols: who is asked what, in which order, and what the center makes of the answers.
 
-Each is a generator that yields `Ask` and gets the answers by party. It knows no transport: in a process the answers
-come at once (`exchange.in_process`), in a study from what lies in the folder (`exchange.replay`).
-
-The parties of a study run the same generators. What only the center can make is made when somebody looks at it: a
-party never does, and puts what it was told in its place. So nobody lists the steps of a fit again.
+Each is a generator that yields `Ask` and gets the answers by party, at once in a process, from
+the folder in a study. The parties of a study run the same generators. What only the center can
+make is made when somebody looks at it: a party never does, and puts what it was told in its place.
 """
 
 import hashlib
@@ -38,17 +36,13 @@ Questions = Mapping[str, q.Question]
 
 @dataclass
 class Ask:
-    """A question to some parties. The step is unique within a fit.
+    """A question to some parties."""
 
-    Questions that follow from the settings are a mapping; those that hold what only the center knows are a function
-    that makes them. `expects` says whether a party may take such a one.
-    """
-
-    step: str
-    asked: Questions | Callable[[], Questions]
+    step: str  # unique within a fit
+    asked: Questions | Callable[[], Questions]  # a function makes questions that hold what only the center knows
     readers: Literal["center", "parties", "next", "all"] = "center"
     # "parties": each answers each other one, unseen by the center; "next": each answers the one after it in the ring.
-    expects: Callable[[Any], bool] = lambda told: False
+    expects: Callable[[Any], bool] = lambda told: False  # whether a party may take such a question
 
     @cached_property
     def questions(self) -> Questions:
@@ -70,9 +64,7 @@ class Terms:
     columns: Mapping[str, int] = field(default_factory=dict)  # of all parties, where the plan says them
     fewest_samples: int = 2
     gammas: tuple[float, float] = (0.0, math.inf)  # bounds of widths that follow from the data
-    # In a study all parties agree to the derived values before any message with data, are told the result, and have
-    # the seeds of the fit when they place new samples.
-    study: bool = False
+    study: bool = False  # all agree to the derived values before any data, are told the result, and keep their seeds
     dtype: str = "float64"  # precision in which the center computes
     places: Mapping[str, Any] | None = None  # of each party's samples among all; None: all have all, in one order
     samples: str = ""  # digest of all samples in their order, where parties lack some
@@ -152,8 +144,7 @@ def check_terms(names: Sequence[str], settings: Fit, terms: Terms) -> None:
 
 def published(model: FusedModel, rows: Any = slice(None)) -> Scores:
     """Return the result as the parties are told it, of all samples or of some."""
-    digest = next(iter(model.summaries.values())).sample_digest
-    return fused_model.result(model, model.scores[rows], digest)
+    return fused_model.result(model, model.scores[rows], next(iter(model.summaries.values())).sample_digest)
 
 
 def audited(names: Sequence[str], model: Model, n_rows: int, agreed: Agreed = None) -> Steps[Model]:
@@ -164,7 +155,8 @@ def audited(names: Sequence[str], model: Model, n_rows: int, agreed: Agreed = No
         return dict.fromkeys(names, q.ReceivedGiven(sent))
 
     revealed = yield Ask("received", received, "all", lambda told: isinstance(told, q.ReceivedGiven))
-    seed = coin_of([bytes.fromhex(revealed[name].nonce) for name in names])
+    nonces = b"".join(bytes.fromhex(revealed[name].nonce) for name in names)
+    seed = int.from_bytes(hashlib.sha256(nonces).digest()[:6], "big")
     if agreed is None:
         request = audit.request(model(), n_rows, seed)
     else:  # every party draws the rows itself, all of them alike likely
@@ -173,15 +165,9 @@ def audited(names: Sequence[str], model: Model, n_rows: int, agreed: Agreed = No
     return cache(lambda: audit.audited(model(), request, rows.values()))
 
 
-def coin_of(nonces: Sequence[bytes]) -> int:
-    """Seed that the nonces of all parties make."""
-    return int.from_bytes(hashlib.sha256(b"".join(nonces)).digest()[:6], "big")
-
-
 def new_rows(names: Sequence[str], batch: str, *, exact: bool = False) -> Steps[Answers]:
     """Ask for the rows of new samples in the open."""
-    rows = yield Ask(f"{batch}/rows", dict.fromkeys(names, q.RowsWanted(batch, exact)))
-    return rows
+    return (yield Ask(f"{batch}/rows", dict.fromkeys(names, q.RowsWanted(batch, exact))))
 
 
 def place(names: Sequence[str], settings: Fit, model: Any, batch: str, terms: Terms) -> Steps[Any]:
@@ -204,11 +190,9 @@ def place(names: Sequence[str], settings: Fit, model: Any, batch: str, terms: Te
         told = fused_model.result(model, scores(), row_number_digest(len(scores())))
         return dict.fromkeys(names, q.ResultGiven(told, batch=batch))
 
-    def expected(told: Any) -> bool:
-        return isinstance(told, q.ResultGiven) and told.batch == batch
-
     if terms.study:
-        yield Ask(terms.step("result"), results, expects=expected)
+        of_batch: Any = lambda told: isinstance(told, q.ResultGiven) and told.batch == batch  # noqa: E731
+        yield Ask(terms.step("result"), results, expects=of_batch)
     return scores()
 
 
@@ -408,15 +392,9 @@ def _matched(lists: Mapping[str, list[bytes]], ring: bool, keep_all: bool, batch
         raise TooFewSamplesError(
             f"no sample is common to all; shared with another party: {said}; check that all write ids alike"
         )
+    own = {name: None if places is None else q.packed_numbers(places[name]) for name in found}
     return {
-        name: q.MatchedGiven(
-            length=len(lists[name]),
-            common=q.packed_numbers(positions),
-            n_samples=n_samples,
-            ring=ring,
-            places=None if places is None else q.packed_numbers(places[name]),
-            batch=batch,
-        )
+        name: q.MatchedGiven(len(lists[name]), q.packed_numbers(positions), n_samples, ring, own[name], batch)
         for name, positions in found.items()
     }
 
@@ -508,8 +486,8 @@ def _widths(names: Sequence[str], settings: Fit, terms: Terms, shape: Agreed) ->
     of, plain = open_widths(names, settings), {name: unscaled(settings, name) for name in names}
     if settings.protect != "none":  # the mean distance over all parties, as a masked sum
         if len(of) < len(names) or len(set(plain.values())) > 1:
-            needs = "needs one kernel for all parties; give gamma by party, or standardize=True"
-            raise InputError(f"protect='blind' derives gamma from a sum over all parties, which {needs}")
+            needs = "one kernel for all parties; give gamma by party, or standardize=True"
+            raise InputError(f"protect='blind' derives gamma from a sum over all parties, which needs {needs}")
         one = q.Derived(1, "0" * 64, dict.fromkeys(names, 1), {})
         what, kernel = Addends("statistic", 1, 1, 64), plain[names[0]]
         joined = yield from _added(settings, terms, kernel, what, one)
@@ -605,9 +583,7 @@ def joint_kernel(names: Sequence[str], settings: Fit) -> tuple[Kernel, bool]:
         raise InputError("protect='sums' takes one kernel for all parties, without weights: it is applied to the sum")
     plain, derived = unscaled(settings, names[0]), widths_from(names, settings) != "settings"
     if plain.law is None or settings.law not in (None, plain.law.name):
-        raise InputError(
-            f"protect='sums' forms the {plain.name} kernel by its own law, not by another; leave law=None"
-        )
+        raise InputError(f"protect='sums' forms the {plain.name} kernel by its own law; leave law=None")
     width: Any = 1.0 if derived else settings.gamma
     return kernels_of(names, settings, dict.fromkeys(names, width))[names[0]], derived
 
@@ -630,9 +606,7 @@ def _check_protected(names: Sequence[str], settings: Fit) -> None:
         raise InputError("protect='blind' needs the sum law, which works on rotated samples; use law='sum'")
     kernel = unscaled(settings, names[0])
     if settings.law is None and not isinstance(settings.kernel, Mapping) and not kernel.adds_up:
-        raise InputError(
-            f"protect='blind': a blind center can only add matrices up; use law='sum' with {kernel.name}"
-        )
+        raise InputError(f"a blind center can only add matrices up; use law='sum' with the {kernel.name} kernel")
 
 
 def _check_enough(n_samples: int, terms: Terms) -> None:

@@ -1,10 +1,8 @@
 """A study from what lies in its folder: center and parties run the same protocol from its start each time.
 
-Each stops where a file is missing. So a crash loses nothing, and nobody keeps the state of a conversation. What the
-center told once counts: where it would be computed otherwise by now, the record in DIR is taken. A party makes the
-questions itself from the plan, and answers each step once. Where the center has to tell something (which samples are
-common, the derived values, which summaries arrived), the party checks it against the plan and its own table, and
-refuses what does not follow from them. What the center makes of the answers is never computed at a party.
+Each stops where a file is missing: a crash loses nothing, and nobody keeps the state of a conversation. What the
+center told once counts. A party makes the questions itself from the plan, and answers each step once. What the center
+has to tell (common samples, derived values, summaries that arrived) is checked against the plan and the own table.
 """
 
 from collections.abc import Generator, Iterator, Mapping
@@ -23,7 +21,7 @@ from dkpca.exchange.identity import sha256
 from dkpca.exchange.member import ALL, CENTER, Membership, OtherQuestionError, WaitingError, file_of
 from dkpca.exchange.memory import write
 from dkpca.exchange.own_table import OwnTable, write_result
-from dkpca.exchange.plan import Plan, second_nonce
+from dkpca.exchange.plan import Plan
 from dkpca.exchange.protocols import Ask, Terms
 from dkpca.exchange.review import Case
 from dkpca.exchange.sealed import Part, canonical
@@ -40,9 +38,9 @@ from dkpca.store import runs, storage
 from dkpca.store.files import encode_model
 from dkpca.wire import codec
 
+NOTHING = 1e-12  # times the longest component: one that is shorter is zero
 ALIGNS = (q.HopWanted, q.MatchedGiven)
 TOLD_OF_A_PARTY = 2**12  # bytes: its kernel, its bounds, or the digest of its summary
-NOTHING = 1e-6  # of the length of the first component: one that is shorter holds no variance
 REBUILDS = (q.SummaryWanted, q.SumsWanted, q.ResultGiven)  # answers that leave something for later steps
 
 
@@ -50,8 +48,8 @@ def terms_of(member: Membership) -> Terms:
     """Terms of a study, from its plan."""
     plan = member.study.plan
     columns = {name: member.study.members[name].columns for name in plan.parties}
-    about: dict[str, Any] = {"align": plan.align, "fewest_samples": plan.samples, "gammas": plan.gamma}
-    return Terms(member.agreement, columns=columns, taken_out=plan.covariates, study=True, **about)
+    about = (member.study.agreement, plan.align, columns, plan.samples, plan.gamma)
+    return Terms(*about, study=True, taken_out=plan.covariates)
 
 
 def at_center(member: Membership, fit: Fit, folder: Path) -> list[str]:
@@ -161,7 +159,6 @@ class PartySide:
     table: OwnTable
     limits: Limits
     new: Mapping[str, OwnTable] = field(default_factory=dict)  # batches of new samples that are there
-    notes: list[str] = field(default_factory=list)  # what the plan promises and the result lacks
     agreed: q.Derived | None = None  # values that all parties agreed to
     _before: list[q.Question] = field(default_factory=list)  # answered by an earlier command, nothing of it in memory
 
@@ -169,16 +166,19 @@ class PartySide:
         member = self.member
         self.plan: Plan = member.study.plan
         self.names: tuple[str, ...] = self.plan.parties
+        place = self.names.index(member.name)
+        self.preceding, self.following = self.names[place - 1], self.names[(place + 1) % len(self.names)]  # in a ring
         self.terms = replace(terms_of(member), fewest_samples=2)  # too few are refused by `_doubt`
         about = (member.study, self.fit, member.name, self.table, self.limits, member.memory.memory)
         self.case = Case.of(*about)  # the plan as a review of it sees it
+        me = member.memory.secrets()
         self.party = Party(
             member.name,
             lambda columns_are: self.table.X,
             self.names,
-            member.agreement,
-            member.me.derive("party", member.agreement),
-            coin=second_nonce(member.me),
+            member.study.agreement,
+            me.derive("party", member.study.agreement),
+            coin=me.derive("nonce", "second"),
             open_new=lambda batch, columns_are: self.new[batch].X,
             ids=self.table.keys,
             normalization=",".join(self.table.preparation.reading.id_normalize),
@@ -309,9 +309,10 @@ class PartySide:
                 self.party.raised[question.batch, OWN_LIST] = cast("RaisedIds", wire.decode(kept))
             self._before += [question] if isinstance(question, REBUILDS) else []
             return
-        reason, detail = self._doubt(question)
-        if reason:
-            self.member.refuse(ask.step, reason, detail)
+        if isinstance(question, q.ShapeWanted) and not question.batch:  # before any number about the samples
+            self._check_samples(ask.step)
+        if isinstance(question, q.GoWanted):
+            self._check_derived(ask.step, question.derived)
         made = self._made(ask.step, question)
         if isinstance(made, Summary) and not made.turned and made.rank > self.limits.rank:
             self.member.refuse(ask.step, "limits", f"rank {made.rank}, where limits.toml allows {self.limits.rank}")
@@ -320,7 +321,7 @@ class PartySide:
         if ask.readers == "parties":
             parts = [Part(other, (other,), wire.pieces(each)) for other, each in made.items()]
         else:
-            after, center = self._neighbor(1), self.plan.center
+            after, center = self.following, self.plan.center
             part, to = {"next": (after, (after,)), "all": (ALL, ()), CENTER: (CENTER, (center,))}[ask.readers]
             parts = [Part(part, to, wire.pieces(made))]
         self.member.send(name, parts, question=digest)
@@ -343,13 +344,9 @@ class PartySide:
             reason = told if isinstance(error, ProtectionError) else "data"
             self.member.refuse(step, "ids" if isinstance(question, ALIGNS) else reason, str(error))
 
-    def _neighbor(self, step: int) -> str:
-        """Name of the party after this one in the ring, or before it."""
-        return self.names[(self.names.index(self.member.name) + step) % len(self.names)]
-
     def _of_others(self, ask: Ask, question: q.Question) -> dict[str, Any]:
         """Read what the other parties answered to the same question; whoever was told another one is noticed."""
-        others = [self._neighbor(-1)] if ask.readers == "next" else [n for n in self.names if n != self.member.name]
+        others = [self.preceding] if ask.readers == "next" else [n for n in self.names if n != self.member.name]
         try:
             found = received(self.member, ask.step, dict.fromkeys(others, question), self.member.name, ALL)
         except OtherQuestionError:
@@ -363,31 +360,29 @@ class PartySide:
                 self.party.received[question.batch, name] = message  # type: ignore[attr-defined]
         return found | ({self.member.name: self._made(ask.step, question)} if ask.readers == "all" else {})
 
-    def _doubt(self, question: q.Question) -> tuple[str, str]:
-        """Why this party will not go on with its samples or the derived values, and details that only it may read."""
-        order, union = self.party.order.get(""), self.party.union.get("")
-        n_own = len(self.table.X if order is None else order)
-        if isinstance(question, q.ShapeWanted) and not question.batch:  # before any number about the samples
-            n_common = n_own if union is None else len(union.shared)
-            detail = f"{n_common:,} here; do all parties write ids alike? See id_normalize in party.toml"
-            return ("samples", detail) if n_common < max(self.plan.samples, self.limits.samples) else ("", "")
-        if not isinstance(question, q.GoWanted):
-            return "", ""
-        derived = question.derived
-        n = n_own if union is None else union.n_samples
-        blind = self.fit.protect == "blind"
+    def _check_samples(self, step: str) -> None:
+        """Refuse to go on with too few common samples."""
+        union = self.party.union.get("")
+        n_common = self._n_told("") if union is None else len(union.shared)
+        if n_common < max(self.plan.samples, self.limits.samples):
+            self.member.refuse(step, "samples", f"{n_common:,} here")
+
+    def _check_derived(self, step: str, derived: q.Derived) -> None:
+        """Refuse derived values that do not follow from the plan and the samples, or exceed this party's limits."""
+        union, blind = self.party.union.get(""), self.fit.protect == "blind"
+        n = self._n_told("") if union is None else union.n_samples
         samples = self.party.rotation(n).hidden_digest if blind else self.party.common_digest(n)
         if (derived.n_samples, derived.samples, dict(derived.columns)) != (n, samples, dict(self.terms.columns)):
-            return "question", ""
+            self.member.refuse(step, "question")
         expected = self._kernels(derived)
-        if expected is None:
-            return "gamma", ""
         if expected != dict(derived.kernels):
-            return "question", ""
-        exceeded = reviews.at_go(self.case, derived, range(n_own) if order is None else order)
-        told = ", ".join(f"{each.limit} {each.asked}, where {each.file} allows {each.allowed}" for each in exceeded)
-        detail = f"on the samples that all have: {told}; review measured all samples of this table"
-        return ("limits", detail) if told else ("", "")
+            self.member.refuse(step, "question" if expected else "gamma")
+        exceeded = reviews.at_go(self.case, derived, self.party.order.get("", range(len(self.table.X))))
+        if exceeded:
+            told = ", ".join(
+                f"{each.limit} {each.asked}, where {each.file} allows {each.allowed}" for each in exceeded
+            )
+            self.member.refuse(step, "limits", f"on the samples that all have, not all of this table: {told}")
 
     def _kernels(self, derived: q.Derived) -> dict[str, Kernel] | None:
         """Kernels that follow from the plan with the widths told; None if a width is outside the plan's bounds."""
@@ -411,16 +406,16 @@ class PartySide:
     def _begin(self, batch: str, told: q.ResultGiven) -> None:
         """Refuse a batch that is too small, or that has a sample which was answered before; fix what it has."""
         table = self.new[batch]
-        fewest = max((self.plan.batch_samples, "the plan"), (self.limits.samples, "limits.toml"))
-        if len(table.X) < fewest[0]:
-            raise InputError(f"{batch} has {len(table.X)} samples; {fewest[1]} asks for at least {fewest[0]}")
+        fewest, file = max((self.plan.batch_samples, "the plan"), (self.limits.samples, "limits.toml"))
+        if len(table.X) < fewest:
+            raise InputError(f"{batch} has {len(table.X)} samples; {file} asks for at least {fewest}")
         before = [self.table, *(self.new[name] for name in list(self.new)[: list(self.new).index(batch)])]
         again = _samples_in(table) & {sample for other in before for sample in _samples_in(other)}
         if again:
             raise InputError(f"{batch}: {len(again)} of its samples were placed before; leave them out")
         if self.case.summed_otherwise(table):
-            other = "were in another study, with other parties or columns"
-            raise InputError(f"{batch}: some of its samples {other}; together the two reveal one party's part")
+            both = "were in another study, with other parties or columns; together the two reveal one party's part"
+            raise InputError(f"{batch}: some of its samples {both}")
         reviews.place(self.member.memory, table)
         # The masks are bound to all that the numbers follow from; a file that changes later is refused.
         about = canonical([q.digest(told), table.X.shape, list(table.keys or ()), list(table.covariates)])

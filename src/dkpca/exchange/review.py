@@ -1,12 +1,9 @@
 """What a study would make of a party's table: all that would leave, what could be rebuilt from it, red or green.
 
 The protocols of the plan are run on the party's own table, by the same code as in the study, with stand-ins for the
-other parties' columns, under the kernels that the plan gives them: a kernel that makes the others constant, or too
-narrow, leaves this party's numbers alone in the sum, and shows here. A plan that cannot be run so cannot be measured,
-and counts as if it told everything.
-
-What the others have is not known here. Two stand-ins count: independent columns, and columns that are as much alike
-as the party's own (its rows, shuffled). What could be recovered if nothing hid the party's own part is only shown.
+other parties' columns, under the kernels that the plan gives them. A plan that cannot be run so counts as if it told
+everything. Two stand-ins count: independent columns, and columns as much alike as the party's own (its rows,
+shuffled). What could be recovered if nothing hid the party's own part is only shown.
 """
 
 import json
@@ -42,17 +39,14 @@ from dkpca.party.recovery import Matrix, Seen
 from dkpca.protection import quantities
 from dkpca.rank import Recovery
 from dkpca.settings import Compute, Fit
-from dkpca.wording import counted, in_bytes
+from dkpca.wording import counted, in_bytes, visible
 
 ATTACKED = "How well an attacker who knows some rows could recover each column from all messages (R²; 1 = exactly):"
 ASSUMED = (
     "This assumes that no two other members put together what they have, and that the other parties' columns are "
     "real, unrelated to yours and vary in as many ways."
 )
-NONE_NEAR = (
-    "No small change would bring this plan within your limits: exclude columns in party.toml, close earlier studies, "
-    "or have limits.toml changed."
-)
+NONE_NEAR = "No small change would bring this plan within your limits: exclude columns, or have limits.toml changed."
 UNMEASURED = "something that cannot be measured"  # and counts as recovered
 SHOWN_COLUMNS = 8
 MOST_ROWS, FEWEST_ROWS = 3000, 200  # of all parties together in a rehearsal, and of each
@@ -87,8 +81,8 @@ class Finding:
 
     def words(self) -> str:
         """One line."""
-        source = f"{self.file}:" if self.file else "must be"
-        return f"{'green' if self.ok else 'RED  '} {self.limit}: {self.asked} ({source} {self.allowed})"
+        allowed = f"{self.file}: {self.allowed}" if self.file else f"must be {self.allowed}"
+        return f"{'green' if self.ok else 'RED  '} {self.limit}: {self.asked} ({allowed})"
 
 
 @dataclass(frozen=True)
@@ -146,16 +140,14 @@ class Review:
         verdict = f"GREEN{only_if}" if self.green else "RED"
         then = "you have signed" if self.signed else "you may sign" if self.green else "'sign' refuses this plan"
         # Names of columns and covariates are other people's words: a line must stay a line.
-        own = ["".join(letter if letter.isprintable() else "?" for letter in line) for line in lines]
-        return [*own, "", f"Fingerprint: {shown(self.study.fingerprint)}", f"{verdict}: {then}."]
+        return [*map(visible, lines), "", f"Fingerprint: {shown(self.study.fingerprint)}", f"{verdict}: {then}."]
 
     def _to_consider(self) -> list[str]:
         """What a party that has a table should know of the plan beyond its limits."""
         plan, lines = self.study.plan, list[str]()
         if self.leaving and plan.protect == "blind":
-            public = ", ".join(self.public) or "none"
-            already = f"If {plan.center} might already hold another party's columns"
-            lines.append(f"{already}, list that party under public in limits.toml. Now: {public}.")
+            already = f"If {plan.center} might already hold another party's columns, list that party under public"
+            lines.append(f"{already} in limits.toml. Now: {', '.join(self.public) or 'none'}.")
         if self.leaving and plan.fit.get("lacking") in ("mean", "complete"):
             told = {"mean": "; your mean row is used in their place"}
             also = told.get(plan.fit["lacking"], ", and what the others predict about them")
@@ -190,7 +182,7 @@ class Case:
         fitting = min(MOST_ROWS // len(self.plan.parties), MANY_NUMBERS // max(1, sum(self.columns.values())))
         return np.sort(self._drawn[: min(recovery.MOST_ROWS, max(FEWEST_ROWS, fitting))])
 
-    @cached_property
+    @property
     def more(self) -> Matrix:
         """Further rows, among which independent components are looked for with these."""
         most = min(recovery.MOST_SAMPLES, recovery.MOST_NUMBERS // max(1, sum(self.columns.values())))
@@ -204,8 +196,7 @@ class Case:
     @cached_property
     def keys(self) -> list[str]:
         """Names of these samples, the same ones in every study."""
-        samples = self.table.samples
-        return [samples[row] for row in self.rows]
+        return list(np.array(self.table.samples, dtype=object)[self.rows])
 
     @cached_property
     def before(self) -> list[tuple[dict[str, Any], dict[str, Matrix]]]:
@@ -280,12 +271,11 @@ def review(case: Case, study: Study) -> Review:
 
 def keep(memory: StudyMemory, found: Review, case: Case) -> None:
     """Keep what the study would let out, so that later reviews measure the union with it once this one is signed."""
-    plan, factors = case.plan, [each.seen.factor for each in found.leaving if each.seen is not None]
-    about = {"parties": plan.parties, "protect": plan.protect, "keys": case.keys, "columns": dict(found.columns)}
-    about |= {"roster": dict(case.roster), **_named(case.table)}
-    arrays: dict[str, Any] = {f"factor{number}": factor.astype(np.float32) for number, factor in enumerate(factors)}
-    turned = [each.beside.factor for each in found.leaving if each.beside is not None]
-    arrays |= {f"{TURNED}{number}": factor.astype(np.float32) for number, factor in enumerate(turned)}
+    about: dict[str, Any] = {"parties": case.plan.parties, "protect": case.plan.protect, "keys": case.keys}
+    about |= {"columns": dict(found.columns), "roster": dict(case.roster), **_named(case.table)}
+    seen = [(f"factor{number}", each.seen) for number, each in enumerate(found.leaving)]
+    seen += [(f"{TURNED}{number}", each.beside) for number, each in enumerate(found.leaving)]
+    arrays: dict[str, Any] = {name: each.factor.astype(np.float32) for name, each in seen if each is not None}
     memory.replace(f"reviewed-{ABOUT}", json.dumps(about).encode())
     write(memory.path / f"reviewed-{LEFT}", lambda file: np.savez(file, **arrays))
 
@@ -299,9 +289,8 @@ def commit(memory: StudyMemory) -> None:
 def place(memory: StudyMemory, batch: OwnTable) -> None:
     """Count new samples as samples of this study, before their numbers leave."""
     about = json.loads(memory.kept(ABOUT) or b"{}")
-    for key, values in _named(batch).items():
-        if isinstance(values, list):
-            about[key] = [*dict.fromkeys([*about.get(key, ()), *values])]
+    for key in ("samples", "rows"):
+        about[key] = [*dict.fromkeys([*about.get(key, ()), *getattr(batch, key)])]
     memory.replace(ABOUT, json.dumps(about).encode())
 
 

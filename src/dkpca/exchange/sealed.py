@@ -231,6 +231,6 @@ def _decoded(text: bytes, start: int) -> Header:
 def _is_whole(part: Sealed) -> bool:
     """Whether the description of a part has values of their types."""
     names = all(isinstance(name, str) for name in (*part.readers, *part.keys))
-    length = type(part.length) is int and 0 <= part.length < 2**48
     keys = all(re.fullmatch(r"[0-9a-f]{160}", key) for key in part.keys.values())
-    return names and length and keys and bool(HEX.fullmatch(part.sha256))
+    whole = names and keys and type(part.length) is int and 0 <= part.length < 2**48
+    return whole and bool(HEX.fullmatch(part.sha256))

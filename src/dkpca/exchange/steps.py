@@ -99,16 +99,10 @@ def summarize(
         X = inputs.matrix_like_its_rows(party, X)
     else:
         check_features(party, X)
-    memory = MemoryLimit.of(compute.max_memory)
-    summary, state = core.summarize(
-        check_table(check_party_name(party), X, columns_are=chosen.columns_are),
-        summary_question(fit, {party: chosen}, party, 0),
-        party=party,
-        sample_ids=sample_ids,
-        limits=limits,
-        device=compute.device,
-        memory=memory,
-    )
+    table = check_table(check_party_name(party), X, columns_are=chosen.columns_are)
+    here: Any = {"device": compute.device, "memory": MemoryLimit.of(compute.max_memory)}
+    question = summary_question(fit, {party: chosen}, party, 0)
+    summary, state = core.summarize(table, question, party=party, sample_ids=sample_ids, limits=limits, **here)
     return summary, replace(state, columns=inputs.names_of_columns(X))
 
 

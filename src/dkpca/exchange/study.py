@@ -29,8 +29,7 @@ NOT_OURS = "this member did not write the file that lies here; ask the folder's 
 def settings_of(plan: Plan) -> Fit:
     """Return the settings of the fit in a plan; every one of them has to be there, and to go with the others."""
     fit = from_values(Fit, plan.fit, what="the plan, [fit]", complete=True)
-    terms = Terms("", align=plan.align, taken_out=plan.covariates, study=True)
-    check_terms(plan.parties, fit, terms)
+    check_terms(plan.parties, fit, Terms("", align=plan.align, taken_out=plan.covariates, study=True))
     return fit
 
 
@@ -137,8 +136,8 @@ def run(folder: Folder, memory: Memory) -> dict[str, Any]:
         if member.name != plan.center:
             table, limits = own_table.frozen(member.memory), read_limits(memory.path / LIMITS_FILE)
             new, notes = batches_in(memory.path / f"new{later}", table, min(plan.batches, limits.batches))
-            side = PartySide(member, fit, table, limits, new, notes)
-            return {"result": str(side.run(result) or member.memory.path), "notes": side.notes}
+            done = PartySide(member, fit, table, limits, new).run(result)
+            return {"result": str(done or member.memory.path), "notes": notes}
         try:
             return {"result": str(result), "notes": at_center(member, fit, result)}
         except FusionError as error:
