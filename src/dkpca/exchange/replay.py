@@ -38,7 +38,7 @@ from dkpca.store import runs, storage
 from dkpca.store.files import encode_model
 from dkpca.wire import codec
 
-NOTHING = 1e-12  # times the longest component: one that is shorter is zero
+NOTHING = 1e-6  # of the length of the first component: one that is shorter holds no variance
 ALIGNS = (q.HopWanted, q.MatchedGiven)
 TOLD_OF_A_PARTY = 2**12  # bytes: its kernel, its bounds, or the digest of its summary
 REBUILDS = (q.SummaryWanted, q.SumsWanted, q.ResultGiven)  # answers that leave something for later steps
@@ -160,6 +160,7 @@ class PartySide:
     limits: Limits
     new: Mapping[str, OwnTable] = field(default_factory=dict)  # batches of new samples that are there
     agreed: q.Derived | None = None  # values that all parties agreed to
+    notes: list[str] = field(default_factory=list)  # what the result lacks
     _before: list[q.Question] = field(default_factory=list)  # answered by an earlier command, nothing of it in memory
 
     def __post_init__(self) -> None:

@@ -136,8 +136,8 @@ def run(folder: Folder, memory: Memory) -> dict[str, Any]:
         if member.name != plan.center:
             table, limits = own_table.frozen(member.memory), read_limits(memory.path / LIMITS_FILE)
             new, notes = batches_in(memory.path / f"new{later}", table, min(plan.batches, limits.batches))
-            done = PartySide(member, fit, table, limits, new).run(result)
-            return {"result": str(done or member.memory.path), "notes": notes}
+            side = PartySide(member, fit, table, limits, new, notes=notes)
+            return {"result": str(side.run(result) or member.memory.path), "notes": notes}
         try:
             return {"result": str(result), "notes": at_center(member, fit, result)}
         except FusionError as error:
