@@ -9,18 +9,7 @@ from typing import Any
 import numpy as np
 
 from dkpca.errors import InputError
-from dkpca.linalg.arrays import (
-    Array,
-    MemoryLimit,
-    device,
-    eps,
-    growth,
-    itemsize,
-    like,
-    namespace,
-    to_numpy,
-    unit,
-)
+from dkpca.linalg.arrays import Array, MemoryLimit, device, eps, growth, itemsize, like, namespace, to_numpy, unit
 from dkpca.linalg.rows import Distinct, Index, Made, in_order, off, pick, slices, tile_bytes
 
 Within = Callable[[int, Sequence[Array]], Callable[[Sequence[slice]], Array]]
