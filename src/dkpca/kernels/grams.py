@@ -71,14 +71,10 @@ class KernelGram(Gram):
         self.standardized = standardized  # share of itself by which each number may be off
         self.kernel, self.X, self.origin = kernel, X, origin  # X is measured from the origin already
         self.there = X if place is None else placed(X, place)  # where it is computed with
-        self.n, self.reference = X.shape[0], reference_of(self.there)
+        self.n, self.reference, self.home = X.shape[0], reference_of(self.there), reference_of(X)
         self.entry_operations = 2.0 * X.shape[1] + FUNCTION
         self._roots = None if counts is None else namespace(counts).sqrt(counts)
         self._distinct: tuple[Gram, Distinct] | None = None
-
-    @property
-    def home(self) -> Array:
-        return reference_of(self.X)
 
     @property
     def chunks(self) -> tuple[int, ...] | None:
@@ -172,15 +168,11 @@ class FusedGram(Gram):
     ) -> None:
         self.law, self.memory, self.home_parts = law, memory, list(parts)  # `Law.parts`
         self.parts = self.home_parts if place is None else [placed(A, place) for A in parts]
-        self.n, self.reference = parts[0].shape[0], reference_of(self.parts[0])
+        self.n, self.reference, self.home = parts[0].shape[0], reference_of(self.parts[0]), reference_of(parts[0])
         lazy = any(isinstance(A, Tall) for A in self.parts)
         self._merged = None if lazy else law.merge(self.parts)
         self.widths = [A.shape[1] for A in self.rows(slice(0, 1))]  # columns of the merged factors
         self.entry_operations = 2.0 * sum(self.widths)
-
-    @property
-    def home(self) -> Array:
-        return reference_of(self.home_parts[0])
 
     @property
     def chunks(self) -> tuple[int, ...] | None:
@@ -329,6 +321,7 @@ class RoughGram(Gram):
         self.base, self.multiply = base, multiply
         xp = namespace(base.reference)
         self.n, self.reference = base.n, xp.astype(base.reference[:1, :], xp.float32)
+        self.home = self.reference
 
     def diagonal(self) -> Array:
         return namespace(self.reference).astype(self.base.diagonal(), self.reference.dtype)

@@ -477,7 +477,8 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, Q: Array | Non
         if centered:  # of the rows themselves, which were measured from the start
             square = square + sums.total[:, None] * start + start[:, None] * (sums.total + n * start)
         sound, _ = chosen.block.sound(to_numpy(square).astype(float))
-        chosen, sums = (chosen.head(sound), sums.head(sound)) if sound < chosen.block.m else (chosen, sums)
+        if sound < chosen.block.m:
+            chosen, sums = chosen.head(sound), Moments(sums.total[:sound], sums.square[:sound, :sound])
     # 2) With F'F = U Theta U', the eigenvalues of F F' are Theta and its eigenvectors F U Theta^(-1/2).
     block, start = chosen.block, chosen.start
     # F'HF = F'F - F'QQ'F: what covariates show of the features is taken out of the sum of squares.

@@ -20,7 +20,6 @@ from dkpca.linalg.arrays import (
     like,
     namespace,
     or_one,
-    power_of_four,
     sent_to,
     to_numpy,
     unit,
@@ -370,7 +369,7 @@ def rounding_norms(
 def ordinary_size(A: Factor) -> float:
     """Power of four next to the largest magnitude: division by it rounds nothing, and fourth powers stay in range."""
     reach = largest(A)
-    return power_of_four(reach) if reach > 0 else 1.0
+    return float(4.0 ** min(math.frexp(reach)[1] // 2, 511)) if reach > 0 else 1.0
 
 
 def row_squares(A: Factor) -> Array:

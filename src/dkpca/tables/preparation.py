@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from dkpca.errors import InputError
-from dkpca.linalg.arrays import tall
+from dkpca.linalg.arrays import tall_empty
 from dkpca.party.state import ANOTHER_VERSION, State
 from dkpca.tables import inputs, numerals
 from dkpca.tables.inputs import some
@@ -228,7 +228,7 @@ def _numbers(table: Table, columns: Sequence[Column]) -> Matrix:
     absent = sorted({column.source for column in columns} - set(table.frame.columns))
     if absent:
         raise InputError(f"{table.source}: lacks the columns {some(absent)} that the fit used; add them")
-    X = tall((len(table), len(columns)), memory=table.memory)
+    X: Matrix = tall_empty((len(table), len(columns)), np.empty(0), table.memory)
     places: dict[str, list[int]] = {}
     for position, column in enumerate(columns):
         places.setdefault(column.source, []).append(position)
