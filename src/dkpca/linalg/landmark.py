@@ -111,11 +111,8 @@ class ResidualBound:
 def residual_bound(
     within: Callable[[Sequence[slice]], Array], rows: slice, F: Array, V: Array, rounding: tuple[bool, float, float]
 ) -> ResidualBound:
-    """Bound K - F F' for some rows by diagonal blocks; its norm lacks the rounding, which the caller adds.
-
-    Of the rounding: whether differences are taken in float32, its share of the trace of a block, and what is beside.
-    """
-    rough, share, slack = rounding
+    """Bound K - F F' for some rows by diagonal blocks; its norm lacks the rounding, which the caller adds."""
+    rough, share, slack = rounding  # differences in float32; a share of the trace of a block; what is beside it
     # Rows of a block are far apart: neighbors are often alike, and alike is large.
     height, xp = F.shape[0], namespace(F)
     blocks = max(1, height // SMALL)
