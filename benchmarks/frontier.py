@@ -25,7 +25,7 @@ from benchmarks.flights import flights
 from benchmarks.measure import report
 from dkpca import DKPCA, subspace_error
 from dkpca.certificate.proof import certify
-from dkpca.linalg.landmark_block import residual_bound
+from dkpca.linalg.landmark import residual_bound
 
 Matrix = np.ndarray[Any, np.dtype[np.float64]]
 FIGURE = Path(__file__).parent.parent / "docs" / "figures" / "frontier.svg"

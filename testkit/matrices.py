@@ -9,7 +9,7 @@ class Given(Gram):
     """A matrix written down."""
 
     def __init__(self, K):
-        self.K, self.n, self.reference = K, K.shape[0], K
+        self.K, self.n, self.reference, self.home = K, K.shape[0], K, K
 
     def diagonal(self):
         return np.diagonal(self.K)

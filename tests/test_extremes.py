@@ -13,7 +13,7 @@ from dkpca.certificate.proof import certify
 from dkpca.errors import InputError
 from dkpca.fusion import fuse
 from dkpca.kernels import KERNELS, RBF, CosineKernel, Linear, Polynomial
-from dkpca.kernels.distances import exponents, relative_error
+from dkpca.kernels.distances import exponents
 from dkpca.kernels.grams import FusedGram, KernelGram
 from dkpca.kernels.laws import PRODUCT
 from dkpca.linalg import hadamard_on_gpu
@@ -58,7 +58,7 @@ class TestDistances:
         X = 10.0**exponent * rng.standard_normal((30, 3)) + 10.0 ** (exponent / 2)
         X[7] = X[3]
         K = np.asarray(RBF(gamma)(xp.asarray(X), xp.asarray(X)))
-        bound = relative_error(X, gamma, moved=False)
+        bound = RBF(gamma).relative_error(X, None)
         assert bound < 1e-9
         true = truth(X, gamma=gamma)
         assert (np.abs(K - true) <= bound * true + 1e-320).all()
@@ -71,7 +71,7 @@ class TestDistances:
             true = truth(X, gamma=gamma)
             error = np.abs(np.exp(exponents(X, X, gamma)) - true)
             assert error.max() > 0
-            assert (error <= relative_error(X, gamma, moved=False) * true).all()
+            assert (error <= RBF(gamma).relative_error(X, None) * true).all()
 
     def test_ordinary_tables_are_not_slowed_down_by_differences(self, rng, monkeypatch):
         monkeypatch.setattr("dkpca.kernels.distances._by_differences", None)  # called, it would fail

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from dkpca.kernels import RBF
 from dkpca.kernels.grams import KernelGram
 from dkpca.linalg.arrays import growth, solve_lower
-from dkpca.linalg.landmark import Landmark
-from dkpca.linalg.landmark_block import LandmarkBlock
+from dkpca.linalg.landmark import Landmark, LandmarkBlock
 
 
 def corner_of(seed, n, m, gamma, dtype=float):

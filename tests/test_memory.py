@@ -38,7 +38,7 @@ def test_what_is_no_amount_is_refused(amount, said):
 class TestTallArrays:
     def test_half_of_the_memory_is_for_them_and_the_rest_lies_in_files_without_a_name(self, tmp_path):
         memory = arrays.MemoryLimit.of("100MB", tmp_path)
-        first, second = arrays.tall((40, 10**5), memory=memory), arrays.tall((40, 10**5), memory=memory)
+        first, second = (arrays.tall_empty((40, 10**5), np.empty(0), memory) for _ in range(2))
         assert first.base is None
         assert isinstance(second.base, np.memmap)
         second[:] = 1.0
@@ -49,21 +49,21 @@ class TestTallArrays:
     def test_what_is_not_used_any_more_makes_room(self):
         memory = arrays.MemoryLimit.of("100MB")
         for _ in range(5):
-            assert arrays.tall((40, 10**5), memory=memory).base is None
+            assert arrays.tall_empty((40, 10**5), np.empty(0), memory).base is None
         assert memory.words() == ""
 
     def test_without_a_limit_they_are_arrays_like_any_other(self):
-        assert arrays.tall((3, 2)).base is None
+        assert arrays.tall_empty((3, 2), np.empty(0)).base is None
 
     def test_free_memory_is_what_the_limit_leaves(self):
         memory = arrays.MemoryLimit.of("100MB")
         assert free_memory(np.empty(0), memory) == 10**8
-        kept = arrays.tall((10, 10**5), memory=memory)
+        kept = arrays.tall_empty((10, 10**5), np.empty(0), memory)
         assert free_memory(np.empty(0), memory) == 10**8 - kept.nbytes
 
     def test_a_limit_goes_to_another_process_and_counts_anew(self):
         memory = arrays.MemoryLimit.of("100MB")
-        kept = arrays.tall((10, 10**5), memory=memory)
+        kept = arrays.tall_empty((10, 10**5), np.empty(0), memory)
         other = pickle.loads(pickle.dumps(memory))
         assert (other.most, other.taken, memory.taken) == (10**8, 0, kept.nbytes)
 

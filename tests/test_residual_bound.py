@@ -10,8 +10,7 @@ from dkpca.kernels.grams import FusedGram, KernelGram
 from dkpca.kernels.laws import Product
 from dkpca.linalg import landmark
 from dkpca.linalg.gram import Centered
-from dkpca.linalg.landmark import Landmark, part_below
-from dkpca.linalg.landmark_block import residual_bound, rounding_in_blocks
+from dkpca.linalg.landmark import Landmark, part_below, residual_bound, rounding_in_blocks
 
 
 @pytest.mark.parametrize("rough", [False, True])

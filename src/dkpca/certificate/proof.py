@@ -116,6 +116,7 @@ class Covered(Gram):
         self.factors = law.merge([whole(A) for A in parts_of(errors, law)])
         self.changes = law.merge_changes(parts_of([replace(e, factor=e.directions(size)) for e in errors], law))
         self.n, self.reference = self.factors[0].shape[0], reference_of(self.factors[0])
+        self.home = self.reference
 
     def evaluation_error(self) -> float:
         return self.roundings() * unit(self.reference) * self.trace()
@@ -150,7 +151,7 @@ class Covered(Gram):
     def among(self, positions: Array) -> Gram:
         same = copy(self)
         same.factors, same.changes = ([pick(A, positions) for A in each] for each in (self.factors, self.changes))
-        same.n, same.reference = positions.shape[0], same.factors[0]
+        same.n, same.reference, same.home = positions.shape[0], same.factors[0], same.factors[0]
         return same
 
     def __matmul__(self, block: Array) -> Array:

@@ -105,7 +105,14 @@ class RBF(OfDistance):
     )
 
     def origin(self, X: Array) -> Array:
-        return best_origin(X, self.gamma)
+        xp = namespace(X)
+        with quiet():
+            mean = column_means(X)
+            if not bool(xp.all(xp.isfinite(mean))):
+                return xp.zeros_like(mean)
+            # |x - y| does not depend on the origin, its rounding does: small |x| are good for the matrix product, and
+            # subtracting a mean rounds each number once. The smaller of the two bounds decides.
+            return mean if self._error(X, moved=True, origin=mean) < self._error(X) else xp.zeros_like(mean)
 
     def __call__(self, X: Array, Y: Array) -> Array:
         """Kernel matrix in one array: this is where a party spends its time."""
@@ -126,8 +133,18 @@ class RBF(OfDistance):
         return -4.0 * self.gamma * (first - second)
 
     def relative_error(self, X: Array, origin: Array | None) -> float:
-        moved = origin is not None and bool(namespace(origin).any(origin != 0))
-        return relative_error(X, self.gamma, moved=moved)
+        return self._error(X, moved=origin is not None and bool(namespace(origin).any(origin != 0)))
+
+    def _error(self, X: Array, *, moved: bool = False, origin: Array | None = None) -> float:
+        """The same for rows from which a point was subtracted (`moved`), and one that is still to be subtracted."""
+        # First the error of the exponent, by whichever way `exponents` takes; then |e^(x + d) - e^x| <=
+        # e^x (e^|d| - 1), and the roundings of the exponential itself.
+        width, square = X.shape[1], self.gamma * largest_square(X, origin)
+        by_product = _product_error(width, square)
+        by_differences = ZERO_BEYOND * growth(width) * 2.0 * HALF_EPS  # wherever the kernel is more than zero
+        error = by_product if by_product <= LOSS else max(LOSS, by_differences)
+        error += 2.0 * SUBTRACTIONS * unit(X) * square if moved else 0.0  # each number was rounded once
+        return math.expm1(min(error, 1.0)) + SUBTRACTIONS * unit(X)
 
     def error_of_rows(self, X: Array, share: float) -> float:
         # |x - y|^2 changes by at most 2 |x - y| share (|x| + |y|) <= 8 share max |x|^2, and a little more: here 16.
@@ -302,35 +319,6 @@ def largest_square(X: Array, origin: Array | None = None) -> float:
             return float(xp.max(row_squares(xp.astype(own, xp.float64, copy=False))))
 
     return float(np.max([*over(of, X)]))
-
-
-def relative_error(X: Array, gamma: float, *, moved: bool, origin: Array | None = None) -> float:
-    """Bound on the relative error of exp(exponents(X, X)) against the kernel of the rows as they were given.
-
-    `moved`: a point was subtracted from the rows, which rounded each number once; `origin` is still to be subtracted.
-    """
-    # First the error of the exponent, by whichever way `exponents` takes; then |e^(x + d) - e^x| <= e^x (e^|d| - 1),
-    # and the roundings of the exponential itself.
-    width, square = X.shape[1], gamma * largest_square(X, origin)
-    by_product = _product_error(width, square)
-    by_differences = ZERO_BEYOND * growth(width) * 2.0 * HALF_EPS  # wherever the kernel is more than zero
-    error = by_product if by_product <= LOSS else max(LOSS, by_differences)
-    if moved:
-        error += 2.0 * SUBTRACTIONS * unit(X) * square
-    return math.expm1(min(error, 1.0)) + SUBTRACTIONS * unit(X)
-
-
-def best_origin(X: Array, gamma: float) -> Array:
-    """Point from which distances lose least: the mean, or zero where subtracting the mean would round too much."""
-    xp = namespace(X)
-    with quiet():
-        mean = column_means(X)
-        if not bool(xp.all(xp.isfinite(mean))):
-            return xp.zeros_like(mean)
-        # |x - y| does not depend on the origin, its rounding does: small |x| are good for the matrix product, and
-        # subtracting a mean rounds each number once. The smaller of the two bounds decides.
-        errors = [relative_error(X, gamma, moved=True, origin=mean), relative_error(X, gamma, moved=False)]
-    return mean if errors[0] < errors[1] else xp.zeros_like(mean)
 
 
 def _product_error(width: int, square: float) -> float:

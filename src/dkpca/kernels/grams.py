@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 
@@ -71,14 +71,10 @@ class KernelGram(Gram):
         self.standardized = standardized  # share of itself by which each number may be off
         self.kernel, self.X, self.origin = kernel, X, origin  # X is measured from the origin already
         self.there = X if place is None else placed(X, place)  # where it is computed with
-        self.n, self.reference = X.shape[0], reference_of(self.there)
+        self.n, self.reference, self.home = X.shape[0], reference_of(self.there), reference_of(X)
         self.entry_operations = 2.0 * X.shape[1] + FUNCTION
         self._roots = None if counts is None else namespace(counts).sqrt(counts)
         self._distinct: tuple[Gram, Distinct] | None = None
-
-    @property
-    def home(self) -> Array:
-        return reference_of(self.X)
 
     @property
     def chunks(self) -> tuple[int, ...] | None:
@@ -172,15 +168,11 @@ class FusedGram(Gram):
     ) -> None:
         self.law, self.memory, self.home_parts = law, memory, list(parts)  # `Law.parts`
         self.parts = self.home_parts if place is None else [placed(A, place) for A in parts]
-        self.n, self.reference = parts[0].shape[0], reference_of(self.parts[0])
+        self.n, self.reference, self.home = parts[0].shape[0], reference_of(self.parts[0]), reference_of(parts[0])
         lazy = any(isinstance(A, Tall) for A in self.parts)
         self._merged = None if lazy else law.merge(self.parts)
         self.widths = [A.shape[1] for A in self.rows(slice(0, 1))]  # columns of the merged factors
         self.entry_operations = 2.0 * sum(self.widths)
-
-    @property
-    def home(self) -> Array:
-        return reference_of(self.home_parts[0])
 
     @property
     def chunks(self) -> tuple[int, ...] | None:
@@ -214,9 +206,6 @@ class FusedGram(Gram):
         multiply = hadamard_on_gpu.rough(self.factors, width)
         return None if multiply is None else RoughGram(self, multiply)
 
-    def trace(self) -> float:
-        return self._lengths[2]
-
     def diagonal(self) -> Array:
         return self._lengths[0]
 
@@ -224,8 +213,8 @@ class FusedGram(Gram):
         return self._lengths[1]
 
     @cached_property
-    def _lengths(self) -> tuple[Array, float, float]:
-        """Diagonal, the logarithm of its largest entry, and its sum."""
+    def _lengths(self) -> tuple[Array, float]:
+        """Diagonal, and the logarithm of its largest entry."""
         # diag(A A') are squared lengths of rows; the law combines them as it does all entries.
         law = self.law
 
@@ -237,7 +226,7 @@ class FusedGram(Gram):
         both = kept(self.table.then(squares, 2), self.reference, self.memory)
         diagonal, logs = both[:, 0], both[:, 1]
         diagonal = diagonal if same_place(both, self.home) else sent_to(diagonal, self.home)
-        return diagonal, float(at_hand(namespace(logs).max(logs))), float(namespace(diagonal).sum(diagonal))
+        return diagonal, float(at_hand(namespace(logs).max(logs)))
 
     def evaluation_error(self) -> float:
         # Inner products of r_j numbers have growth(r_j) roundings each, the law adds two per party, and a power
@@ -311,9 +300,11 @@ class FusedGram(Gram):
     def factor(self) -> Array | None:
         # (A A') o (B B') = C C', where the columns of C are all products of a column of A and one of B: for few
         # columns that is a thin factor of the fused matrix, and a product with it needs no tiles.
-        if self.law.powers > 1 or not few_products(self.widths):
+        if self.law.powers > 1 or (len(self.widths) > 1 and math.prod(self.widths) > MOST_PRODUCTS):
             return None
-        return thinner(column_products(self.factors))
+        first, *others = self.factors
+        xp = namespace(first)
+        return thinner(reduce(lambda C, A: xp.reshape(C[:, :, None] * A[:, None, :], (self.n, -1)), others, first))
 
     def __matmul__(self, block: Array) -> Array:
         factor, _ = self.factor, self.factors  # decoded once, and not for every tile
@@ -330,6 +321,7 @@ class RoughGram(Gram):
         self.base, self.multiply = base, multiply
         xp = namespace(base.reference)
         self.n, self.reference = base.n, xp.astype(base.reference[:1, :], xp.float32)
+        self.home = self.reference
 
     def diagonal(self) -> Array:
         return namespace(self.reference).astype(self.base.diagonal(), self.reference.dtype)
@@ -346,18 +338,3 @@ def _weighed(K: Array, left: Array, right: Array) -> Array:
     K *= left[:, None]
     K *= right[None, :]
     return K
-
-
-def few_products(widths: Sequence[int]) -> bool:
-    """Whether the products of a column of each of several matrices are few enough to be written down."""
-    return len(widths) == 1 or math.prod(widths) <= MOST_PRODUCTS
-
-
-def column_products(factors: Sequence[Array]) -> Array | None:
-    """C with C C' = (A A') o (B B') o ...: all products of a column of each; None if they are too many."""
-    if not few_products([A.shape[1] for A in factors]):
-        return None
-    joined = factors[0]
-    for A in factors[1:]:
-        joined = namespace(A).reshape(joined[:, :, None] * A[:, None, :], (A.shape[0], -1))
-    return joined

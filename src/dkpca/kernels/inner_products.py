@@ -74,8 +74,16 @@ class Linear(OfInnerProducts):
         return mean if self.centered else xp.zeros_like(mean)
 
     def relative_error(self, X: Array, origin: Array | None) -> float:
-        measured = self.centered and origin is not None
-        return super().relative_error(X, origin) + (_mean_error(X) if measured else 0.0)
+        xp, error = namespace(X), super().relative_error(X, origin)
+        size = float(xp.max(xp.abs(X))) if self.centered and origin is not None else 0.0
+        if size == 0.0:
+            return error
+        # What is left of the mean in the columns, m, enters x'y as m'x + m'y + m'm; over the trace that is
+        # 2 s + s^2 for s = sqrt(n) |m| / |X|, by Cauchy and Schwarz. The mean of the columns is itself rounded.
+        left = xp.abs(xp.mean(X, axis=0)) + 2.0 * growth(X.shape[0]) * unit(X) * xp.mean(xp.abs(X), axis=0)
+        left, X = left / size, X / size  # squares of very small numbers would vanish
+        share = math.sqrt(float(X.shape[0] * xp.sum(left * left) / xp.sum(X * X)))
+        return error + (2.0 * share + share * share)
 
     def slopes(self, times: Callable[[Array], Array], X: Array, V: Array) -> Array:
         return 2.0 * (X.T @ V) ** 2
@@ -201,7 +209,12 @@ class CosineKernel(OfInnerProducts):
         return None if self.own else COSINE
 
     def features(self, X: Array) -> Array:
-        return _unit(X) if self.own else X
+        if not self.own:
+            return X
+        # x / |x|, and zero for zero, as scikit-learn has it; to size one first, so that no square leaves the range.
+        xp = namespace(X)
+        X = X / or_one(xp.max(xp.abs(X), axis=1, keepdims=True))
+        return X / or_one(xp.sqrt(xp.sum(X * X, axis=1, keepdims=True)))
 
     def diagonal(self, X: Array) -> Array:
         # A row whose squares vanish has a direction all the same. With the length 0 it would count as a row of zeros
@@ -232,25 +245,3 @@ class CosineKernel(OfInnerProducts):
         if self.own:
             return "the angle between any two samples over this party's columns, to the accuracy of the factor"
         return PRODUCTS
-
-
-def _mean_error(X: Array) -> float:
-    """What a mean that is itself rounded adds to inner products, as a share of their trace."""
-    xp = namespace(X)
-    # What is left of the mean in the columns, m, enters x'y as m'x + m'y + m'm; over the trace that is 2 s + s^2 for
-    # s = sqrt(n) |m| / |X|, by Cauchy and Schwarz. The mean of the columns is itself rounded.
-    left = xp.abs(xp.mean(X, axis=0)) + 2.0 * growth(X.shape[0]) * unit(X) * xp.mean(xp.abs(X), axis=0)
-    size = float(xp.max(xp.abs(X)))
-    if size == 0.0:
-        return 0.0
-    left, X = left / size, X / size  # squares of very small numbers would vanish
-    share = math.sqrt(float(X.shape[0] * xp.sum(left * left) / xp.sum(X * X)))
-    return 2.0 * share + share * share
-
-
-def _unit(X: Array) -> Array:
-    # x / |x|, and zero for zero, as scikit-learn has it.
-    xp = namespace(X)
-    largest = xp.max(xp.abs(X), axis=1, keepdims=True)  # first to size one, so that no square over- or underflows
-    X = X / or_one(largest)
-    return X / or_one(xp.sqrt(xp.sum(X * X, axis=1, keepdims=True)))

@@ -93,11 +93,6 @@ def amount_of(amount: int | str) -> int:
     return int(float(found.group(1)) * UNITS[unit])
 
 
-def tall(shape: tuple[int, ...], dtype: Any = np.float64, memory: MemoryLimit | None = None) -> np.ndarray[Any, Any]:
-    """Return an array with a row for each sample, within the memory that may be taken."""
-    return np.empty(shape, dtype) if memory is None else memory.empty(shape, dtype)
-
-
 def let_go(part: Any) -> None:
     """Drop a mapped slice from RAM, if it is read-only and has no gaps; the next access reads it from the file."""
     if not isinstance(part, np.ndarray) or not part.flags.c_contiguous or part.flags.writeable:
@@ -263,8 +258,8 @@ def free_memory(x: Array, memory: MemoryLimit | None = None) -> int:
 
 def tall_empty(shape: tuple[int, ...], reference: Array, memory: MemoryLimit | None = None) -> Array:
     """Array with a row for each sample, where `reference` lives; on the host within the memory that may be taken."""
-    if isinstance(reference, np.ndarray):
-        return tall(shape, reference.dtype, memory)
+    if isinstance(reference, np.ndarray) and memory is not None:
+        return memory.empty(shape, reference.dtype)
     return namespace(reference).empty(shape, dtype=reference.dtype, device=device(reference))
 
 
@@ -300,11 +295,6 @@ def growth(terms: int) -> float:
 def solver_error(n: int, largest_value: float, reference: Array) -> float:
     """Bound on what a backward stable solver does to an n x n matrix with this largest eigenvalue."""
     return SOLVER_SHARE * growth(n) * unit(reference) * largest_value
-
-
-def power_of_four(x: float) -> float:
-    """Power of four next to a positive number: multiplying by it, or by its root, rounds nothing."""
-    return float(4.0 ** min(math.frexp(x)[1] // 2, 511))
 
 
 def quiet() -> np.errstate:

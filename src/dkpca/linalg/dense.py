@@ -130,8 +130,7 @@ def eigh(gram: Gram) -> tuple[Array, Callable[[int], Array]]:
     """All eigenvalues, descending, and a function for the k leading vectors; solved once, where that is possible."""
     if isinstance(gram.reference, np.ndarray):
         gram.solved = Tridiagonal(gram.dense()) if gram.solved is None else gram.solved
-        values, leading = gram.solved.values, gram.solved.leading
-        return values, leading
+        return gram.solved.values, gram.solved.leading
     K, xp = gram.dense(), namespace(gram.reference)
     try:
         values, vectors = xp.linalg.eigh(K)

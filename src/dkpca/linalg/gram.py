@@ -9,18 +9,7 @@ from typing import Any
 import numpy as np
 
 from dkpca.errors import InputError
-from dkpca.linalg.arrays import (
-    Array,
-    MemoryLimit,
-    device,
-    eps,
-    growth,
-    itemsize,
-    like,
-    namespace,
-    to_numpy,
-    unit,
-)
+from dkpca.linalg.arrays import Array, MemoryLimit, device, eps, growth, itemsize, like, namespace, to_numpy, unit
 from dkpca.linalg.rows import Distinct, Index, Made, in_order, off, pick, slices, tile_bytes
 
 Within = Callable[[int, Sequence[Array]], Callable[[Sequence[slice]], Array]]
@@ -33,6 +22,7 @@ class Gram(ABC):
     n: int
     entry_operations: float = 2.0  # it takes to evaluate an entry
     reference: Array  # an array of the namespace, precision and device in which the matrix is evaluated
+    home: Array  # an array of the library, precision and place where what has a row for each sample is kept
     memory: MemoryLimit | None = None  # that arrays with a row for each sample may take
     solved: Any = None  # `dkpca.linalg.dense.Tridiagonal`, once the dense solver has reduced it
 
@@ -45,13 +35,8 @@ class Gram(ABC):
         """Entries at the crossing of rows and columns, in a new array: callers write over it."""
 
     @property
-    def home(self) -> Array:
-        """An array of the library, precision and place where what has a row for each sample is kept."""
-        return self.reference
-
-    @property
     def chunks(self) -> tuple[int, ...] | None:
-        """Rows of each chunk, if these stay on the workers of a Dask cluster."""
+        """Rows of each chunk, if these are on the workers of a Dask cluster now: on a worker itself they are not."""
         return None
 
     def sent_to(self, place: Array) -> "Gram":
@@ -158,22 +143,14 @@ class Gram(ABC):
 
 
 class Centered(Gram):
-    """H K H with H = I - PP': what is left of the samples off their mean in feature space, and off covariates.
-
-    P has the column 1 / sqrt(n), unless `mean` is false, and the orthonormal columns Q of the covariates, which
-    rounding may have `turned` by an angle with this sine.
-    """
+    """H K H with H = I - PP', P the column 1 / sqrt(n), if `mean`, and orthonormal columns Q of the covariates."""
 
     def __init__(self, base: Gram, Q: Array | None = None, *, mean: bool = True, turned: float = 0.0) -> None:
-        self.base, self.memory = base, base.memory
+        self.base, self.memory, self.home = base, base.memory, base.home
         self.n, self.reference, self.entry_operations = base.n, base.reference, base.entry_operations
-        self.Q, self.mean, self.turned = Q, mean, turned
+        self.Q, self.mean, self.turned = Q, mean, turned  # the sine of the angle by which rounding may have turned Q
         self.count = int(mean) + (0 if Q is None else int(Q.shape[1]))  # columns of P
         self._images: Array | None = None  # K P, (n, p); whichever method sees the matrix first fills them in
-
-    @property
-    def home(self) -> Array:
-        return self.base.home
 
     @property
     def chunks(self) -> tuple[int, ...] | None:

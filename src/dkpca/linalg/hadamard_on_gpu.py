@@ -41,10 +41,7 @@ def product(factors: Sequence[Array], block: Array) -> Array | None:
 
 
 def rough(factors: Sequence[Array], width: int) -> Callable[[Array], Array] | None:
-    """Return what multiplies blocks of up to so many columns in few digits; None if there is no such kernel.
-
-    With rows of the factors of length one, no number leaves the range of float16; their lengths go to the block.
-    """
+    """Return what multiplies blocks of up to so many columns in few digits; None if there is no such kernel."""
     if not _is_thin(factors, factors[0], width):
         return None
     xp = namespace(*factors)
@@ -52,7 +49,8 @@ def rough(factors: Sequence[Array], width: int) -> Callable[[Array], Array] | No
     tile = _tile(factors[0].device, ends, _padded_width(width))
     if tile is None:
         return None
-    # A = diag(l) D with unit rows D: the product is diag(w) (D1 D1' o ... ) diag(w) with w the product of lengths.
+    # A = diag(l) D with unit rows D, which float16 holds: the product is diag(w) (D1 D1' o ... ) diag(w) with w
+    # the product of lengths.
     weights, directions = xp.ones_like(factors[0][:, 0]), []
     for A in factors:
         lengths = or_one(xp.sqrt(xp.sum(A * A, axis=1)))

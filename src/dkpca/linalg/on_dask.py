@@ -93,9 +93,6 @@ def row_chunks(tables: Mapping[str, Any], timeout: float | None = None) -> dict[
     """Return the tables as Dask arrays of float64, their rows cut as those of the first and columns not at all."""
     _check_labels(tables, timeout)
     arrays = {name: _as_array(name, table) for name, table in tables.items()}
-    rows = {name: array.shape[0] for name, array in arrays.items()}
-    if len(set(rows.values())) > 1:
-        raise InputError(f"parties have different numbers of rows {rows}; row i must be the same sample everywhere")
     sizes = tuple(size for size in next(iter(arrays.values())).chunks[0] if size)
     return {
         name: _aligned(array, sizes).map_blocks(_numbers, name, dtype=np.float64, meta=np.zeros((0, 0)))
@@ -122,10 +119,6 @@ def _numbers(chunk: Any, party: str) -> Numbers:
     return X
 
 
-def _index_digest(frame: Any) -> str:
-    return hashlib.sha256(repr(list(frame.index)).encode()).hexdigest()
-
-
 def _check_labels(tables: Mapping[Any, Any], timeout: float | None) -> None:
     """Refuse DataFrames whose partitions do not have the same labels in the same order."""
     frames = {name: table for name, table in tables.items() if hasattr(table, "columns")}
@@ -133,9 +126,8 @@ def _check_labels(tables: Mapping[Any, Any], timeout: float | None) -> None:
         return
     from dask import delayed
 
-    digests = [
-        delayed(list)([delayed(_index_digest)(part) for part in each.to_delayed()]) for each in frames.values()
-    ]
+    digest = delayed(lambda part: hashlib.sha256(repr(list(part.index)).encode()).hexdigest())
+    digests = [delayed(list)([digest(part) for part in each.to_delayed()]) for each in frames.values()]
     found = dict(zip(frames, computed(digests, timeout), strict=True))
     first = next(iter(found))
     others = [name for name, digest in found.items() if digest != found[first]]

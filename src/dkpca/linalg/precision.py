@@ -20,7 +20,6 @@ from dkpca.linalg.arrays import (
     like,
     namespace,
     or_one,
-    power_of_four,
     sent_to,
     to_numpy,
     unit,
@@ -104,7 +103,8 @@ class Rounded:
         if set(arrays) != {"", *own}:
             raise InputError(f"{name} does not have the arrays of its kind, {kind}")
         scale = _read_scale(name, data.shape[1], arrays)
-        _check_range(name, data, scale)
+        if scale is not None and not math.isfinite(float(scale.max()) * LARGEST):
+            raise InputError(f"{name} has numbers times a scale that exceed float64")
         return cls(data, scale)
 
     def columns(self, index: Index) -> "Rounded":
@@ -143,16 +143,6 @@ def _read_scale(name: str, columns: int, arrays: Mapping[str, np.ndarray[Any, An
     ):
         raise InputError(f"the scale of {name} is not one positive float64 per column")
     return scale
-
-
-def _check_range(name: str, data: Array, scale: Array | None) -> None:
-    """Refuse finite numbers and scales whose products are not."""
-    if scale is None or math.isfinite(float(scale.max()) * LARGEST):
-        return
-    with np.errstate(over="ignore"):
-        for rows in slices(len(data), CHECKED):
-            if not all(np.isfinite(end * scale).all() for end in (data[rows].max(axis=0), data[rows].min(axis=0))):
-                raise InputError(f"{name} has numbers times a scale that exceed float64")
 
 
 def round_to(
@@ -324,12 +314,11 @@ def square(A: Factor, device: str | None = None) -> Array:
 def largest(A: Factor) -> float:
     """Largest magnitude; not a number if any entry is none."""
 
-    def of(first: int, part: RowGroup) -> tuple[float, float]:
+    def of(first: int, part: RowGroup) -> float:
         own = part[:]
-        return float(namespace(own).max(own)), -float(namespace(own).min(own))
+        return max(float(namespace(own).max(own)), -float(namespace(own).min(own)))
 
-    found = [size for part in over(of, A) for size in part]
-    return math.nan if any(map(math.isnan, found)) else max(found)
+    return float(np.max([*over(of, A)]))
 
 
 def rounding_norms(
@@ -380,7 +369,7 @@ def rounding_norms(
 def ordinary_size(A: Factor) -> float:
     """Power of four next to the largest magnitude: division by it rounds nothing, and fourth powers stay in range."""
     reach = largest(A)
-    return power_of_four(reach) if reach > 0 else 1.0
+    return float(4.0 ** min(math.frexp(reach)[1] // 2, 511)) if reach > 0 else 1.0
 
 
 def row_squares(A: Factor) -> Array:

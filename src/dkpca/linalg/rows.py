@@ -302,9 +302,8 @@ _threads = _Threads()
 
 def _take_control() -> None:
     """Let this thread limit OpenBLAS: since threadpoolctl 3.8, only the thread that did so first may do so again."""
-    clear = getattr(threadpoolctl.OpenBLASController, "clear_controlling_thread", None)
-    if clear is not None:
-        clear(force=True)
+    if hasattr(threadpoolctl.OpenBLASController, "clear_controlling_thread"):
+        threadpoolctl.OpenBLASController.clear_controlling_thread(force=True)
 
 
 @cache
@@ -337,10 +336,6 @@ class Moments:
 
     def __add__(self, other: "Moments") -> "Moments":
         return Moments(self.total + other.total, self.square + other.square)
-
-    def head(self, m: int) -> "Moments":
-        """Sums of the first columns."""
-        return Moments(self.total[:m], self.square[:m, :m])
 
 
 def moments(Z: Any, start: Array, *, centered: bool) -> Moments:

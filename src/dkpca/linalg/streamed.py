@@ -150,10 +150,8 @@ class LowPrecision:
 class Streamed:
     """Exact leading eigenpairs from products with thin blocks.
 
-    The start comes from landmarks, or from passes in few digits where these are much faster (`LowPrecision`). Every
-    further pass adds the residual to the basis (Rayleigh and Ritz on a block Krylov space). It stops when the pairs
-    have converged, no other reaches up to them, and a random search of the rest finds none that does: the pairs are
-    proved; that none is missing holds with the probability of the search.
+    Each pass adds the residual to the basis (Rayleigh and Ritz on a block Krylov space). It stops when the pairs have
+    converged and a random search finds no other that reaches up to them: with its probability, none is missing.
     """
 
     tolerance: float = 1e-6  # of each pair: its residual |K v - lambda v| as a share of its own eigenvalue

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from dkpca.errors import InputError
-from dkpca.linalg.arrays import tall
+from dkpca.linalg.arrays import tall_empty
 from dkpca.party.state import ANOTHER_VERSION, State
 from dkpca.tables import inputs, numerals
 from dkpca.tables.inputs import some
@@ -215,7 +215,7 @@ def _numbers(table: Table, columns: Sequence[Column]) -> Matrix:
     absent = sorted({column.source for column in columns} - set(table.frame.columns))
     if absent:
         raise InputError(f"{table.source}: lacks the columns {some(absent)} that the fit used; add them")
-    X = tall((len(table), len(columns)), memory=table.memory)
+    X: Matrix = tall_empty((len(table), len(columns)), np.empty(0), table.memory)
     for values, column in zip(X.T, columns, strict=True):
         values[:] = _as_numbers(table.frame[column.source], column, table)
         if (infinite := np.isinf(values)).any():
