@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dkpca.errors import InputError
-from dkpca.fusion.completion import Held, complete
+from dkpca.fusion.completion import Held, complete, goes_with
 
 T = 60
 
@@ -186,3 +186,11 @@ def test_parties_that_hardly_share_samples_are_refused():
     few = replace(parties["p1"], rows=np.arange(T, T + len(parties["p1"].rows)))
     with pytest.raises(InputError, match=r"party 'p0' shares 0 of its \d+ samples with other parties; .* kind of id"):
         complete({"p0": held, "p1": few}, 2 * T)
+
+
+def test_lacking_that_goes_with_a_score_is_found():
+    scores = np.random.default_rng(0).standard_normal((400, 3))
+    by_score, at_random = np.flatnonzero(scores[:, 1] > 0.8), np.arange(0, 400, 5)
+    found = goes_with({"a": by_score, "b": at_random, "c": np.array([], dtype=int)}, scores)
+    assert [(party, column) for party, column, _ in found] == [("a", 1)]
+    assert found[0][2] > 0.5

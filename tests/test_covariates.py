@@ -174,6 +174,14 @@ class TestWhatIsSaid:
         alone = DKPCA(3, parties=2).fit(FIT, covariates=OLD_C)
         np.testing.assert_allclose(model.eigenvalues_, alone.eigenvalues_, rtol=1e-12)
 
+    def test_a_warning_where_they_predict_the_label(self):
+        y = np.where(OLD_C.batch == "a", "ill", "well")
+        with pytest.warns(DataWarning) as told:
+            DKPCA(3, parties=2).fit(FIT, y, covariates=OLD_C)
+        assert "the covariates predict y = ill: 100% of its variance" in str(told[0].message)
+        other = np.random.default_rng(0).choice(["ill", "well"], len(FIT))
+        DKPCA(3, parties=2).fit(FIT, other, covariates=OLD_C)  # warnings are errors here
+
     def test_a_batch_that_makes_the_first_component_makes_none_afterwards(self):
         batch = np.arange(len(FIT)) % 2
         moved = FIT + 0.8 * batch[:, None]

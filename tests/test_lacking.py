@@ -238,6 +238,21 @@ def test_values_for_samples_in_another_order_are_refused(tables, whole):
     estimator(lacking="complete").fit(tables, y.loc[model.sample_ids_])
 
 
+@pytest.mark.longer
+def test_lacking_that_is_not_at_random_is_said(whole):
+    scores = estimator().fit_transform(whole)
+    gone = scores[:, 0] > np.quantile(scores[:, 0], 0.75)
+    tables = whole | {"shop": whole["shop"][~gone]}
+    with pytest.warns(DataWarning, match=r"'shop' does not lack samples at random: .* component 1 \(corr"):
+        estimator(lacking="complete").fit(tables)
+    classes = pd.Series(np.where(gone, "ill", "well"), index=whole["bank"].index)
+    with (
+        pytest.warns(DataWarning, match="component 1"),
+        pytest.warns(DataWarning, match="the gaps go with y = ill"),
+    ):
+        estimator(lacking="complete").fit(tables, classes)
+
+
 @pytest.mark.parametrize("kernel", ["poly", "cosine"])
 def test_kernels_that_need_the_length_of_every_sample_are_refused(tables, kernel):
     with pytest.raises(

@@ -91,6 +91,11 @@ def test_covariates_that_are_no_columns_of_numbers_are_one_sentence(covariates, 
         DKPCA(2).fit(X, covariates=covariates)
 
 
+def test_an_outcome_of_another_length_is_refused_beside_covariates():
+    with pytest.raises(InputError, match="y has 30 values, and the covariates are of 40 samples"):
+        DKPCA(2).fit(X, np.arange(30.0), covariates=np.arange(40.0))
+
+
 def test_a_seed_below_zero_is_refused():
     with pytest.raises(InputError, match="random_state is -1"):
         DKPCA(2).fit(HALVES).agreement_test(9, random_state=-1)

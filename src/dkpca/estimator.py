@@ -20,7 +20,8 @@ from dkpca.analysis import agreement, importance
 from dkpca.errors import InputError, MissingPartyWarning, NotFittedError, warn
 from dkpca.exchange import in_process, protocols
 from dkpca.fusion import scoring
-from dkpca.fusion.covariates import Covariates
+from dkpca.fusion.completion import goes_with
+from dkpca.fusion.covariates import Covariates, predicted
 from dkpca.fusion.scoring import about_kernel, about_new_samples, outside_at_center
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array, namespace, to_numpy
@@ -205,7 +206,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             names of its observations and variables.
         y : array or Series, optional
             Does not affect the fit. If the fit drops, adds or reorders rows, `y` must be a Series whose index is
-            `sample_ids_`.
+            `sample_ids_`. A warning appears if covariates predict `y`, or if it depends on `y` which samples lack.
         covariates : DataFrame, mapping of name to column, or array, optional
             Effects to remove, such as batch, site or age: one row per sample, matched by the index of a DataFrame, or
             by position if it only counts rows. Text and categoricals are categories. The centered kernel is projected
@@ -221,11 +222,12 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         given = inputs.for_fit(self._by_party(X, fitted=False), settings, sample_ids)
         warn(given.notes)
         inputs.check_outcome(y, given.ids, given.first)
-        known = _learned(inputs.rows_of_samples(covariates, given.ids, given.first))
+        known = _learned(inputs.rows_of_samples(covariates, given.ids, given.first), y)
         model, states, shield = in_process.fit(given.tables, settings, compute, places=given.places, covariates=known)
         states = _with_columns(model, states, given.columns, settings)
         self._take_over(model, list(given.tables), states, shield, given.ids)
         self._cluster, self._training = None, given.tables
+        warn(_not_at_random(given.places or {}, self.eigenvectors_, y))
         return self
 
     def fit_transform(
@@ -660,13 +662,35 @@ def _with_columns(model: Any, states: Mapping[str, State], columns: Any, setting
     return named
 
 
-def _learned(covariates: Any) -> Covariates | None:
-    """Orthonormal basis of the covariates of a fit."""
+def _learned(covariates: Any, y: Any = None) -> Covariates | None:
+    """Orthonormal basis of the covariates of a fit; warns if they predict `y`."""
     if covariates is None:
         return None
     known = Covariates.of(covariates)
     warn(known.words()[1:])
+    if y is not None:
+        values, names = inputs.outcome_columns(y)
+        if len(values) != len(known.basis):
+            raise InputError(f"y has {len(values)} values, and the covariates are of {len(known.basis)} samples")
+        warn(predicted(known, values, names))
     return known
+
+
+def _not_at_random(places: Mapping[str, Any], components: Array, y: Any) -> list[str]:
+    """Warnings if missingness depends on the components or on `y`: filled-in rows are then biased."""
+    n = components.shape[0]
+    rows = {name: np.setdiff1d(np.arange(n), own) for name, own in places.items() if len(own) < n}
+    if not rows:
+        return []
+    values = np.asarray(to_numpy(components))
+    looked_at = [(values, [f"component {d + 1}" for d in range(values.shape[1])])]
+    looked_at += [] if y is None else [inputs.outcome_columns(y)]
+    return [
+        f"party {name!r} does not lack samples at random: the gaps go with {names[column]} (correlation {size:.2f}), "
+        "and the rows in their place are based on the samples that it has"
+        for columns, names in looked_at
+        for name, column, size in goes_with(rows, columns)
+    ]
 
 
 def _cluster() -> Any:

@@ -28,6 +28,7 @@ from dkpca.linalg.precision import Rounded, as_received, whole
 from dkpca.linalg.rows import slices
 from dkpca.messages import Summary, row_number_digest
 
+CHANCE = 4.0  # a correlation beyond so many deviations from 0 is no chance: 6 in 100,000
 SWEEPS = 3  # each regresses on what the one before completed
 LEARNED = 10_000  # own rows that a regression is learned from; more of them cost time and change little
 JUDGED = 2_000  # of them, those by which the penalty is chosen; and rows that are hidden from a party for R^2
@@ -249,6 +250,20 @@ def _some_of(parties: Mapping[str, Held], n_samples: int, rng: np.random.Generat
         drawn = np.flatnonzero(number[held.rows] >= 0)
         some[name] = replace(held, factor=held.factor[drawn], rows=number[held.rows[drawn]])
     return some, 2 * LEARNED
+
+
+def goes_with(lacking: Mapping[str, Rows], columns: Array) -> list[tuple[str, int, float]]:
+    """Parties that do not lack samples at random: party, the column it goes with most, and the correlation."""
+    # Correlation of "lacks this sample" with each column; beyond chance, it is no accident who lacks what.
+    values, found = to_numpy(columns).astype(float), []
+    for name, rows in lacking.items():
+        absent = np.isin(np.arange(len(values)), rows).astype(float)
+        with np.errstate(all="ignore"):  # a constant column has no correlation
+            correlation = np.nan_to_num(np.corrcoef(absent, values, rowvar=False)[0, 1:])
+        most = int(np.argmax(abs(correlation)))
+        if abs(correlation[most]) * math.sqrt(len(values)) > CHANCE:
+            found.append((name, most, float(correlation[most])))
+    return found
 
 
 def _swept(parties: Mapping[str, Held], n_samples: int, unpredicted: set[str], *, sweeps: int = SWEEPS) -> Completion:

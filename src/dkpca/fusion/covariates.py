@@ -16,6 +16,7 @@ from dkpca.errors import InputError
 from dkpca.linalg.arrays import Array, growth, unit
 from dkpca.wording import counted
 
+PREDICTS = 0.25  # share of a label's variance that covariates predict before a warning
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
 DEPENDENT = 1e-8  # share of a column's length off the columns before it, below which it says nothing new
 LEAST_ALIKE = 5  # samples that share a direction of covariates in a blind fit
@@ -121,6 +122,24 @@ class Covariates:
         if self.dropped:
             said.append(f"covariates dropped as constant or determined by others: {', '.join(self.dropped)}")
         return said
+
+
+def predicted(covariates: Covariates, values: Numbers, names: list[str]) -> list[str]:
+    """Say which labels the covariates predict: what is taken out of the components is then taken out of them too."""
+    Q, n = np.asarray(covariates.basis), len(values)
+    q, found = Q.shape[1], []
+    for name, y in zip(names, values.T, strict=True):
+        # Adjusted R^2 of the regression on q columns: 1 - (|y - QQ'y|^2 / (n - 1 - q)) / (|y|^2 / (n - 1)).
+        y = y - y.mean()
+        total = float(y @ y)
+        left = float(np.sum((y - Q @ (Q.T @ y)) ** 2))
+        share = 1.0 - (left / max(1, n - 1 - q)) / (total / (n - 1)) if total > 0 else 0.0
+        if share > PREDICTS:
+            found.append(
+                f"the covariates predict {name}: {share:.0%} of its variance; removing them removes that from the "
+                "components too"
+            )
+    return found
 
 
 def _columns(table: Any) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from dkpca.party.state import State
 from dkpca.settings import Fit
 from dkpca.wording import counted
 
+MOST_CLASSES = 50  # different values that are taken for classes
 COPIES = 3  # of a table that a fit has at one time
 SMALL, MOST_TIMES = 2**29, 500  # bytes that any file may take in memory, and how often its own beyond that
 MOST_WHOLE = 2**53  # every whole number up to it is a float64
@@ -346,6 +347,17 @@ def rows_of_samples(values: Any, ids: Labels | None, first: Labels | None, what:
     if len(known) < len(own):
         raise InputError(f"{what} have repeated labels; give one row for each sample")
     return values.loc[ids]
+
+
+def outcome_columns(y: Any) -> tuple[np.ndarray, list[str]]:
+    """Values for each sample as columns of numbers, and their names: one per class, or the numbers themselves."""
+    values = np.asarray(y)
+    values = values[:, 0] if values.ndim == 2 else values
+    classes = np.unique(values.astype(str))
+    if values.dtype.kind in "fiu" and len(classes) > MOST_CLASSES:
+        return values.astype(float)[:, None], ["y"]
+    shown = classes[:MOST_CLASSES]
+    return (values.astype(str)[:, None] == shown[None, :]).astype(float), [f"y = {name}" for name in shown]
 
 
 def _labels(tables: Mapping[str, Any], sample_ids: Any) -> dict[str, Labels]:
