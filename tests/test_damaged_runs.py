@@ -272,3 +272,13 @@ def test_settings_larger_than_any_are_not_read(tmp_path):
         storage.read_json(tmp_path / "settings.json")
     with pytest.raises(StorageError, match="does not fit into memory"):
         storage.read(tmp_path / "settings.json")
+
+
+def test_a_run_of_the_former_network_is_refused_with_the_way_to_its_messages(office):
+    run = office / "run"
+    (run / "request.json").write_text("{}")
+    for work in (lambda: runs.load(run), lambda: runs.fuse(run, [], n_components=1)):
+        with pytest.raises(InputError, match="a run of the network of an earlier version; fuse its messages"):
+            work()
+    model = runs.fuse(run.parent / "again", sorted((run / "messages").glob("*.summary")), n_components=1).model
+    assert model.n_components == 1

@@ -211,7 +211,7 @@ class TestErrors:
             (pd.DataFrame({"a": ["x"] * 30}), "party 'bank': 1 column of text or categories: 'a'"),
             (None, "party 'bank': NoneType is no table in memory"),
             (pl.LazyFrame({"a": np.arange(30.0)}), "party 'bank': LazyFrame is no table in memory; pass"),
-            (pd.DataFrame(index=range(30)), "party 'bank': at least one array or dtype is required"),
+            (pd.DataFrame(index=range(30)), "party 'bank': DataFrame is no table in memory; pass"),
             (
                 pd.DataFrame(DIGITS[:30]).astype(pd.SparseDtype(float, 0.0)),
                 "party 'bank': Sparse data was passed",

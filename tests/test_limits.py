@@ -1,5 +1,8 @@
 """Each limit of a party: what it lets pass, what it refuses, and how a file may state it."""
 
+import subprocess
+import sys
+
 import pytest
 
 from dkpca.errors import InputError, PolicyError
@@ -101,3 +104,9 @@ def test_a_column_whose_name_has_many_dots_may_be_left_out(tmp_path):
     names = [".".join(["word"] * 40), "'" + ".".join(["it's"] * 40)]
     (tmp_path / "party.toml").write_text(f'table = "t.csv"  # {names[0]}\nexclude = ["{names[0]}", """{names[1]}"""]')
     assert read(tmp_path / "party.toml").reading.exclude == tuple(names)
+
+
+def test_limits_are_written_where_python_drops_docstrings(tmp_path):
+    program = "from pathlib import Path; from dkpca.party.limits import Limits; print(Limits().to_toml())"
+    done = subprocess.run([sys.executable, "-OO", "-c", program], capture_output=True, text=True, check=True)
+    assert "recovery = " in done.stdout

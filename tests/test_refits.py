@@ -114,3 +114,11 @@ def test_a_run_whose_first_write_failed_can_be_repeated(tmp_path, monkeypatch):
         with pytest.raises(StorageError, match="full"):
             runs.fuse(tmp_path / "run", given, **settings)
     assert runs.fuse(tmp_path / "run", given, **settings).model.n_components == 1
+
+
+def test_a_fit_that_is_refused_for_a_parameter_leaves_none_either():
+    model = DKPCA(2).fit(HALVES)
+    with pytest.raises(InputError):
+        model.set_params(n_components=-1).fit(HALVES)
+    with pytest.raises(dkpca.errors.NotFittedError):
+        model.set_params(n_components=2).transform(HALVES)

@@ -69,3 +69,15 @@ def test_a_ledger_keeps_the_order_of_its_lines_when_the_clock_goes_back(tmp_path
     for event in ("first", "second"):
         ledger.append(tmp_path / "ledger.jsonl", event)
     assert [record["event"] for record in ledger.followed(tmp_path / "ledger.jsonl")[0]] == ["first", "second"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_a_pipe_in_the_place_of_the_lock_does_not_hold_a_command_up(tmp_path):
+    os.mkfifo(tmp_path / storage.LOCK)
+    with storage.writing(tmp_path):
+        pass
+
+
+def test_a_name_that_no_file_can_have_is_refused_in_a_sentence(tmp_path):
+    with pytest.raises(StorageError, match="cannot be read"):
+        storage.read(tmp_path / ("x" * 300))

@@ -7,7 +7,7 @@ from hypothesis.extra.numpy import arrays
 from dkpca import wire
 from dkpca.errors import DKPCAError, WireError
 from dkpca.kernels import RBF, Linear
-from dkpca.linalg.precision import PRECISIONS, round_to, rounding_norms
+from dkpca.linalg.precision import PRECISIONS, Rounded, round_to, rounding_norms
 from dkpca.messages import (
     AuditRequest,
     AuditRows,
@@ -29,6 +29,7 @@ from dkpca.messages import (
     row_number_digest,
     sorted_tokens,
 )
+from dkpca.party.disclosure import describe
 from dkpca.wire import container
 from testkit.wire_files import DIGEST, forged, same, summary_of
 
@@ -204,3 +205,11 @@ def test_digests_tell_order_and_boundaries_apart():
     assert digest(["ab", "c"]) != digest(["a", "bc"])
     assert digest(["a", "b"]) != digest(["b", "a"])
     assert row_number_digest(2) != row_number_digest(3)
+
+
+def test_a_description_shows_no_secret_and_does_not_deny_that_covariates_are_there():
+    secrets = describe(Seed("a", "b", "11" * 32, "22" * 32))
+    assert "11" * 32 not in repr(secrets)
+    assert "22" * 32 not in repr(secrets)
+    covariates = CovariateRows("a", Rounded(np.ones((3, 1))))
+    assert describe(covariates).does_not_contain == ()

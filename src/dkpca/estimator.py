@@ -214,9 +214,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         sample_ids : mapping of party to sequence, or sequence, optional
             Labels of the rows of arrays, used like an index.
         """
+        self.__dict__.pop("model_", None)  # a fit that is refused leaves none, and not one of other columns
         settings, compute = self._settings()
         X = scverse.unwrapped(X)
-        self.__dict__.pop("model_", None)  # a fit that is refused leaves none, and not one of other columns
         if _on_cluster(X):
             return self._fit_on_cluster(X, y, settings, compute, covariates, sample_ids)
         given = inputs.for_fit(self._by_party(X, fitted=False), settings, sample_ids)

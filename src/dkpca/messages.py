@@ -315,7 +315,7 @@ class CommonTokens(Message):
 
 @dataclass(frozen=True)
 class Scores(Message):
-    """The center's result: where samples lie among the components, and if agreed, how similar each is on average."""
+    """The center's result: where samples lie among the components."""
 
     n_parties: Count
     kernel: Kernel | None  # of all parties; None if each has its own, which the others must not learn

@@ -454,3 +454,24 @@ def test_a_plan_that_could_not_run_is_neither_created_nor_joined(fit, said, tmp_
     assert not (tmp_path / "shared").exists()
     with pytest.raises(InputError, match=said):
         Consortium(tmp_path, tables(), fit).join("airline")
+
+
+def test_a_study_too_many_is_not_answered_by_advice_to_exclude_columns(tmp_path):
+    consortium = Consortium(tmp_path, tables(), MODES["open"], samples=10).join(**ANYTHING)
+    red = replace(consortium.at("airline", study.review), findings=(Finding("studies", 1, 2, ok=False),))
+    words = " ".join(red.words())
+    assert "exclude columns" not in words
+    assert "Close earlier studies" in words
+    assert "raise studies in limits.toml" in words
+
+
+def test_a_review_lists_all_that_leaves_before_a_matrix_that_cannot_be_measured(tmp_path):
+    squares = {name: (ids, X @ X.T) for name, (ids, X) in tables().items()}
+    consortium = Consortium(tmp_path, squares, MODES["open"] | {"kernel": "precomputed", "law": "sum"}, samples=10)
+    for name, (ids, _) in squares.items():  # a column for each sample
+        path = tmp_path / f"{name}.csv"
+        path.write_text("\n".join([f"id,{','.join(ids)}", *path.read_text().splitlines()[1:]]) + "\n")
+    found = consortium.join(**ANYTHING).at("airline", study.review)
+    assert [each.what for each in found.leaving][-1] == "something that cannot be measured: a precomputed kernel"
+    assert found.leaving[0].what.startswith("keyed tokens of the sample ids")
+    assert found.leaving[-1].bytes == 8 * 60 * 60

@@ -5,6 +5,7 @@ import polars as pl
 import pytest
 
 from dkpca.errors import InputError
+from dkpca.tables.checkup import examine
 from dkpca.tables.preparation import prepare
 from dkpca.tables.reading import Reading, column_names, read, read_ids
 from dkpca.tables.text_files import Dialect
@@ -223,3 +224,15 @@ def test_a_number_written_in_another_way_is_refused_with_the_options(tmp_path, c
 def test_dates_in_another_form_are_refused(tmp_path, cell):
     with pytest.raises(InputError, match=f"column 'a' holds dates such as '{cell}'; write all as 2024-01-31 or 31"):
         loaded(written(tmp_path, f"Fall;a\n1;{cell}\n2;{cell}\n"))
+
+
+@pytest.mark.parametrize("cell", ["9,113.5", "1'100", "1 101.25", "1.234.567"])
+def test_a_column_of_numbers_with_thousands_marks_is_no_column_of_text(tmp_path, cell):
+    rows = "".join(f'p{j};"{cell}"\n' for j in range(30))
+    path = tmp_path / "t.csv"
+    path.write_text(f"id;amount\n{rows}")
+    found = examine(path, Reading("id", text="one-hot", text_of=()))
+    assert [column.use for column in found.columns] == ["decide"]
+    assert "numbers with thousands marks such as" in found.problems[0]
+    with pytest.raises(InputError, match="thousands marks such as .* say which"):
+        prepare(read(path, Reading("id", text="one-hot")), Reading("id", text="one-hot"))

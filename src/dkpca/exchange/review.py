@@ -47,6 +47,10 @@ ASSUMED = (
     "real, unrelated to yours and vary in as many ways."
 )
 NONE_NEAR = "No small change would bring this plan within your limits: exclude columns, or have limits.toml changed."
+TOO_MANY = (
+    "Close earlier studies: those that sent no number about your table then no longer count; for more, raise studies "
+    "in limits.toml."
+)
 UNMEASURED = "something that cannot be measured"  # and counts as recovered
 SHOWN_COLUMNS = 8
 MOST_ROWS, FEWEST_ROWS = 3000, 200  # of all parties together in a rehearsal, and of each
@@ -134,7 +138,12 @@ class Review:
         lines += [] if self.at_worst is None else [f"{ASSUMED} If they hid nothing: {self.at_worst:.2f}."]
         lines += ["", *(finding.words() for finding in self.findings), *self._to_consider()]
         if not self.green:
-            lines.append(f"Nearest plan within your limits: {self.nearest}." if self.nearest else NONE_NEAR)
+            beyond = {finding.limit for finding in self.findings if not finding.ok}
+            if "covariates" in beyond:
+                may = f"If {plan.center} may read these columns, list them under covariates in limits.toml"
+                lines.append(f"{may}; they are not hidden.")
+            none_near = TOO_MANY if beyond == {"studies"} else NONE_NEAR
+            lines.append(f"Nearest plan within your limits: {self.nearest}." if self.nearest else none_near)
         allowed = next((each.allowed for each in self.findings if each.limit == "recovery"), 1.0)
         only_if = ", if that assumption holds" * ((self.at_worst or 0.0) > allowed)
         verdict = f"GREEN{only_if}" if self.green else "RED"
@@ -383,7 +392,8 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
         what, clear = f"covariates {', '.join(plan.covariates[name])}, {how}", seen if case.in_the_clear else None
         yield Leaving(what, center, size, clear, beside=seen if blind else None)
     if fit.family_of(name).columns_are == "samples":
-        raise InputError("a precomputed kernel")
+        yield Leaving(f"{UNMEASURED}: a precomputed kernel", center, 8 * T * T, _plain(table.X[rows], table))
+        return
     heard, model, placed, tables = _rehearsed(case)
     own = {step: answers[name] for step, (_, answers) in heard.items()}
     small = sum(wire.size(answer) for answer in own.values() if isinstance(answer, Shape | Go | Reveal))

@@ -1,7 +1,7 @@
 """What a message tells whoever holds it, in words and numbers, before it is sent."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
@@ -27,9 +27,12 @@ def describe(message: messages.Message) -> Disclosure:
         facts, told = _of_summary(message)
     else:
         header, arrays = codec.encode(message)
-        facts = header | {name: list(array.shape) for name, array in arrays.items()}
+        hints = get_type_hints(type(message), include_extras=True)
+        facts = {name: value for name, value in header.items() if hints.get(name) != messages.Secret}
+        facts |= {name: list(array.shape) for name, array in arrays.items()}
         told = (" ".join(str(message.__doc__).partition("\n\n")[0].split()), NO_COLUMN)
-    return Disclosure(wire.kind_of(message), {"bytes": wire.size(message), **facts}, told[:-1], told[-1:])
+    absent = () if isinstance(message, messages.CovariateRows) else told[-1:]
+    return Disclosure(wire.kind_of(message), {"bytes": wire.size(message), **facts}, told[:-1], absent)
 
 
 @dataclass(frozen=True)

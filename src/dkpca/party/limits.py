@@ -101,7 +101,8 @@ class Limits:
     def to_toml(self) -> str:
         """Write limits.toml, each limit with its meaning: what the docstring says of it."""
         told = dict(re.findall(r"^(\w+) : .*\n((?:    .+\n?)+)", str(inspect.getdoc(type(self))), re.MULTILINE))
-        lines = ((" ".join(told[name].split()), name, json.dumps(value)) for name, value in vars(self).items())
+        meanings = {name: " ".join(told.get(name, name).split()) for name in vars(self)}  # none under python -OO
+        lines = ((meanings[name], name, json.dumps(value)) for name, value in vars(self).items())
         return "".join(f"# {meaning}\n{name} = {value}\n" for meaning, name, value in lines)
 
     def check_samples(self, n_samples: int) -> None:

@@ -49,7 +49,7 @@ class PartyState(_Kept):
     origin, shift, scale : array of shape (n_features,)
         Point from which columns are measured; before that, means and deviations by which they are scaled (or None).
     anchors, positions : array, optional
-        Rows that new samples are compared with (None: had from the table again), and which samples they are (None:
+        Rows that new samples are compared with (None: none are kept), and which samples they are (None:
         all).
     weights, offset : array
         Factor row of y = kernel(y, anchors) @ weights + offset (None, unless the matrix was centered).

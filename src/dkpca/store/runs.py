@@ -236,6 +236,11 @@ def check(path: Path) -> None:
 
 def read_settings(path: Path) -> dict[str, Any]:
     """Settings of a run; empty if there are none yet, or if they are those of a study's result."""
+    if (path / "request.json").exists():
+        raise InputError(
+            f"{path}: is a run of the network of an earlier version; fuse its messages into a new run with "
+            f"'dkpca fuse {path / 'messages'}/*.summary --out NEW'"
+        )
     file = path / SETTINGS
     if not file.exists():
         return {}

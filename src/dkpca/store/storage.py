@@ -11,6 +11,7 @@ import json
 import mmap
 import os
 import secrets
+import stat
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from importlib import import_module
@@ -30,6 +31,8 @@ LARGE = 2**26  # bytes of a file that is mapped into memory, and not read
 Content = bytes | memoryview | Callable[[BinaryIO], object]  # of a file, or what writes it
 
 LOCK = ".lock"
+# Neither a link nor a pipe in its place leads elsewhere, or waits.
+LOCKED = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 DKPCA_FILE = "a dkpca file", b"{", 8  # where the header of every file of ours begins
 
 
@@ -95,9 +98,9 @@ def _remove_abandoned(path: Path) -> None:
 
 def read(path: Path, *, at_most: int | None = None) -> bytes:
     """Return all bytes of a file; a pipe or a device has no end and is refused."""
-    if path.exists() and not path.is_file():
-        raise StorageError(f"{path}: is a directory, a pipe or a device; give a file")
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise StorageError(f"{path}: is a directory, a pipe or a device; give a file")
         if at_most is not None and (size := path.stat().st_size) > at_most:
             raise StorageError(f"{path}: has {in_bytes(size)}, but such files have at most {in_bytes(at_most)}")
         return path.read_bytes()
@@ -213,9 +216,10 @@ def writing(directory: Path) -> Iterator[None]:
     make_directory(directory)
     with contextlib.ExitStack() as stack:
         with explained(directory / LOCK):
-            file = stack.enter_context((directory / LOCK).open("ab"))
+            descriptor = os.open(directory / LOCK, LOCKED, 0o666)
+        stack.callback(os.close, descriptor)
         try:
-            flock(file.fileno(), wait=False)
+            flock(descriptor, wait=False)
         except OSError as error:
             busy = error.errno in (errno.EWOULDBLOCK, errno.EACCES)
             in_use = "another dkpca command is at work there; repeat this one later"

@@ -140,7 +140,8 @@ def check_room(source: Path, needed: int, times: float = MOST_TIMES) -> None:
 
 def check_is_table(whose: str, table: Any) -> None:
     """Refuse what is no table in memory."""
-    if hasattr(table, "collect") or isinstance(table, str | Path | None):
+    unusable = hasattr(table, "collect") or callable(table) or isinstance(table, str | Path | None)
+    if unusable or (hasattr(table, "columns") and not len(table.columns)):
         raise InputError(f"{whose}: {type(table).__name__} is no table in memory; pass an array or a DataFrame")
 
 

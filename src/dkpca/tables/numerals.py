@@ -22,6 +22,7 @@ OTHER = {",": ".", ".": ","}
 UNCLEAR = r"^[+-]?[1-9][0-9]{0,2}[,.][0-9]{3}$"  # is its mark the decimal one?
 PLAIN = {mark: rf"^[+-]?(?:[0-9]+(?:[{mark}][0-9]*)?|[{mark}][0-9]+)(?:[eE][+-]?[0-9]+)?$" for mark in OTHER}
 MOST_EXACT, MOST_WHOLE = 1e15, 1e38  # beyond the first a double may lose digits; the second is the most of Int128
+GROUPED = r"^[+-]?[0-9]{1,3}([.,' \u00a0\u202f\u2019][0-9]{3})+([.,][0-9]+)?$"  # with thousands marks
 DATE_RULE = "days since 1970-01-01"
 LIKE_DATES = r"^(\d{4}[-./]\d{1,2}[-./]\d{1,2}|\d{1,2}[-./]\d{1,2}[-./]\d{4})([ T]|$)"
 DATE_FORMATS = (

@@ -274,8 +274,14 @@ def text_among_numbers(values: pl.Series, dialect: Dialect | None) -> str | None
     text = values.cast(pl.String).str.strip_chars()
     numbers = numerals.as_number(text, how.decimal or ".", how.thousands or "")
     odd = text.is_not_null() & numbers.is_null()
-    if not odd.any() or 2 * odd.sum() >= text.count():
+    if not odd.any():
         return None
+    if 2 * odd.sum() >= text.count():
+        marked = text.filter(odd & text.str.contains(numerals.GROUPED))
+        if 2 * (len(marked) + numbers.count()) <= text.count() or not len(marked):
+            return None
+        what = f"column {values.name!r} holds numbers with thousands marks such as {marked[0]!r}"
+        return f"{what}; say which (--thousands), or leave it out (--exclude {values.name!r})"
     rows = odd.arg_true() + 1
     where = f"data row {rows[0]}" if len(rows) == 1 else f"{len(rows):,} rows, first in data row {rows[0]}"
     return (
