@@ -72,7 +72,7 @@ def fit_on_dask(tables, timeout=DEADLINE):
 
 @pytest.mark.parametrize("given", ["nothing.npy", Path("table.csv"), lambda: table(2)])
 def test_a_path_or_a_function_is_no_table(given):
-    with pytest.raises(InputError, match="party 'b': this table cannot be used: it is .*; pass an array"):
+    with pytest.raises(InputError, match="party 'b': .* is no table in memory; pass an array"):
         DKPCA(3, gamma=0.05).fit({"a": table(1), "b": given})
 
 

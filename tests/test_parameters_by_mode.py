@@ -46,7 +46,7 @@ ALONE = "is for fits with protect='none'"
 CASES = {
     "n_components": Case(3),
     "kernel": Case("linear"),
-    "law": Case("sum", {"sums": "by its own law, not by another", "blind": ""}),
+    "law": Case("sum", {"sums": "by its own law; leave law=None", "blind": ""}),
     "gamma": Case(0.02),
     "weights": Case({"a": 1.0, "b": 3.0}, ONE_KERNEL),
     "degree": Case(2, {"blind": "needs the length of every sample"}, {"kernel": "poly"}),

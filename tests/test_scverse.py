@@ -122,7 +122,7 @@ def test_commands_read_h5ad_and_h5mu(tmp_path, mdata):
     assert checked.json["n_rows"] == 50
     for words, said in {
         ("check", "all.h5mu"): "holds the modalities ['rna', 'protein']; give one of them, as all.h5mu/rna",
-        ("check", "all.h5mu/dna"): "all.h5mu: has no modality 'dna'; it has ['rna', 'protein']",
+        ("check", "all.h5mu/dna"): "all.h5mu: holds the modalities ['rna', 'protein']; give one of them",
         ("check", "none.h5mu/rna"): "there is no such file",
         ("summarize", "rna.h5ad", "--gamma", 1, "--out", "m"): "--id 'obs_names'",
     }.items():

@@ -156,7 +156,7 @@ def test_what_cannot_be_meant_is_said(office):
     assert "for all parties; give one value" in office.refused(*fit, "--kernel", "rbf", "--kernel", "linear")
     assert "kernel 'sigmoid' is unknown here" in office.refused(*fit, "--kernel", "sigmoid")
     assert "weights is 'bank'; give 'balanced'" in office.refused(*fit, "--weights", "bank")
-    assert "a number for each of ['bank', 'clinic', 'shop']" in office.refused(*fit, "--weights", "bank=2")
+    assert "a number > 0 for ['bank', 'clinic', 'shop']" in office.refused(*fit, "--weights", "bank=2")
     assert "law is 'average'; give 'product' or 'sum'" in office.refused(*fit, "--law", "average")
     assert "imply no common law" in office.refused(*fit, "--kernel", "bank=linear")
     assert "unknown settings: colour" in office.refused(*fit, "--settings", settings(office, "colour = 1"))
@@ -182,8 +182,8 @@ def test_the_report_says_of_which_kernel_the_components_are(office):
     page = (office.path / "run/report.html").read_text()
     assert "The true kernel is the sum of the parties&#x27; kernels." in page
     assert "<td>the sum of the parties&#x27; kernels</td>" in page
-    assert "bank: 1; clinic: 2; shop: 3" in page
-    assert "exact for a sum of kernels" in page
+    assert "bank: 1.0; clinic: 2.0; shop: 3.0" in page
+    assert "to first order under the product law" in page
 
 
 def test_a_kernel_matrix_follows_the_order_of_the_samples(office):

@@ -53,6 +53,8 @@ def test_files_are_written_once_and_whole_and_seen_at_once(place, reach):
 def check_a_place(folder, other):
     assert folder.read("a/x", 10) is None
     assert folder.listing("a") == {}
+    assert other.write("a/deep/er/x", b"1")  # no folder above it is there
+    assert folder.read("a/deep/er/x", 10) == b"1"
     assert other.write("a/x", b"12345")
     assert folder.read("a/x", 10) == b"12345"
     assert not folder.write("a/x", b"other")

@@ -12,6 +12,7 @@ from dkpca.wording import p_value
 
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
 LEAST_SAMPLES = 10  # of a test, and of each class in it: 3
+NOTHING = 0.0, 1.0  # effect and p of a component that is zero
 CLASSES = 12  # different numbers up to which a column is taken for classes
 
 
@@ -60,8 +61,10 @@ def _by_numbers(scores: Numbers, numbers: Any) -> list[tuple[str, float, float]]
     there = np.isfinite(numbers)
     if there.sum() < LEAST_SAMPLES:
         return []
-    tests = (scipy.stats.spearmanr(column[there], numbers[there]) for column in scores.T)
-    return [("Spearman", float(test.statistic), float(test.pvalue)) for test in tests]
+    if np.ptp(numbers[there]) == 0:
+        return []
+    tests = [np.ptp(own) > 0 and scipy.stats.spearmanr(own, numbers[there]) for own in scores[there].T]
+    return [("Spearman", float(t.statistic), float(t.pvalue)) if t else ("Spearman", *NOTHING) for t in tests]
 
 
 def _by_classes(scores: Numbers, values: Any) -> list[tuple[str, float, float]]:
@@ -70,8 +73,9 @@ def _by_classes(scores: Numbers, values: Any) -> list[tuple[str, float, float]]:
     count = int(sum(own.sum() for own in members))
     if len(members) < 2 or count < LEAST_SAMPLES:
         return []
-    tests = (scipy.stats.kruskal(*(column[own] for own in members)) for column in scores.T)
-    return [("Kruskal-Wallis", float(test.statistic) / (count - 1), float(test.pvalue)) for test in tests]
+    tests = [np.ptp(column) > 0 and scipy.stats.kruskal(*(column[own] for own in members)) for column in scores.T]
+    name = "Kruskal-Wallis"
+    return [(name, float(t.statistic) / (count - 1), float(t.pvalue)) if t else (name, *NOTHING) for t in tests]
 
 
 def words(found: Outcomes) -> list[str]:

@@ -140,8 +140,7 @@ class Folder:
             if OBJECT_STORES & self._kinds:
                 store(path)
                 return True
-            if parent and not self._fs.exists(parent):
-                self._fs.makedirs(parent, exist_ok=True)
+            self._make(parent)
             part = f"{parent}/.{path.rpartition('/')[2]}.{secrets.token_hex(4)}.part".removeprefix("/" * (not parent))
             try:
                 store(part)
@@ -150,6 +149,12 @@ class Folder:
                 with contextlib.suppress(OSError):
                     self._fs.rm_file(part)
                 raise
+
+    def _make(self, folder: str) -> None:
+        """Make a folder and those above it, each by itself: a WebDAV server makes no parents."""
+        if folder and not self._fs.exists(folder):
+            self._make(folder.rpartition("/")[0])
+            self._fs.makedirs(folder, exist_ok=True)
 
     def _move(self, part: str, path: str) -> bool:
         """Give a whole file its name; on a local disk in one step that never replaces another."""

@@ -46,7 +46,10 @@ ASSUMED = (
     "This assumes that no two other members put together what they have, and that the other parties' columns are "
     "real, unrelated to yours and vary in as many ways."
 )
-NONE_NEAR = "No small change would bring this plan within your limits: exclude columns, or have limits.toml changed."
+NONE_NEAR = (
+    "No small change would bring this plan within your limits and still send enough for its components: exclude "
+    "columns in party.toml, ask for fewer components, or have limits.toml changed."
+)
 TOO_MANY = (
     "Close earlier studies: those that sent no number about your table then no longer count; for more, raise studies "
     "in limits.toml."
@@ -161,6 +164,11 @@ class Review:
             told = {"mean": "; your mean row is used in their place"}
             also = told.get(plan.fit["lacking"], ", and what the others predict about them")
             lines.append(f"{plan.center} learns which samples are missing from your table{also}.")
+        rank, wanted = max((each.rank for each in self.leaving), default=0), plan.fit.get("n_components")
+        if isinstance(wanted, int) and 0 < rank < wanted:
+            lines.append(
+                f"Your summary has rank {rank}, and the plan asks for {wanted} components: some may be zero."
+            )
         return lines
 
 

@@ -72,7 +72,8 @@ def as_number(text: pl.Series, decimal: str, thousands: str) -> pl.Series:
 def typed(text: pl.Series, decimal: str, thousands: str, source: str) -> pl.Series:
     """Numbers, dates or truth values, where all of a column of text is so; else the text."""
     gaps, numbers = text.null_count(), as_number(text, decimal, thousands)
-    if numbers.null_count() == gaps:
+    # A number is not written with leading zeros: 00123 is a code, and text.
+    if numbers.null_count() == gaps and not text.str.contains("^0[0-9]+$").any():
         # Whole numbers of more digits than a double has stay whole.
         most = numbers.abs().max()
         large = isinstance(most, float) and MOST_EXACT <= most < MOST_WHOLE
