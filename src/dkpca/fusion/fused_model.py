@@ -174,6 +174,7 @@ def fuse(
     factors = {name: _factor(summary, how.dtype) for name, summary in accepted.items()}
     weighted = party_weights(how.weights, factors, combined.law, centered=next(iter(accepted.values())).turned)
     errors = [PartyError.of(s, factors[name], weighted[name], bounds.get(name)) for name, s in accepted.items()]
+    # Nothing is stored: the solver asks for entries, and kernels/laws.py multiplies or adds them then.
     fused_gram = FusedGram(combined.law, parts_of(errors, combined.law), memory=memory)
 
     # Center with H = I - 11'/n, project out covariates, if any, and find the leading eigenpairs of H K H.
