@@ -1,5 +1,6 @@
 """Messages, states, models and whole estimators come back from their files as they were, or not at all."""
 
+import itertools
 import os
 import pickle
 import stat
@@ -18,6 +19,7 @@ from dkpca.kernels import RBF, Linear
 from dkpca.linalg.dense import Dense
 from dkpca.messages import Statistics
 from dkpca.rank import Adaptive, Budget, Fixed, RankRule
+from dkpca.store.files import decode_model
 
 DIGITS = load_digits().data[:60]
 HALVES = {"left": DIGITS[:, :32], "right": DIGITS[:, 32:]}
@@ -199,6 +201,16 @@ class TestFiles:
             (files / name).write_bytes(whole[:length])
             with pytest.raises(WireError, match=f"{name}: "):
                 read(files / name)
+
+    @pytest.mark.parametrize("name", ["message", "model"])
+    def test_no_bit_of_a_header_may_differ(self, files, name):
+        """Not even the last digit of a number, where it changes nothing: 0.1000000000000000055 is 0.1 too."""
+        whole = (files / name).read_bytes()
+        for position, bit in itertools.product(range(8 + int.from_bytes(whole[:8], "little")), range(8)):
+            damaged = bytearray(whole)
+            damaged[position] ^= 1 << bit
+            with pytest.raises(WireError):
+                decode_model(bytes(damaged)) if name == "model" else dkpca.wire.decode(bytes(damaged))
 
     def test_no_file_and_no_dkpca_file(self, tmp_path):
         with pytest.raises(StorageError, match="there is no such file"):

@@ -69,6 +69,9 @@ def unpack(data: Buffer, *, entry: str, max_header: int, dtypes: Mapping[str, st
         header = strict_json.loads(metadata[entry])
         if not isinstance(header, dict):
             raise WireError(f"not a dkpca file: its header is not an object; {AGAIN}")
+        # The checksum is over numbers: a digit that changes none of them is damage all the same.
+        if canonical(header) != metadata[entry]:
+            raise WireError(f"its header is not as dkpca writes it: the file was altered or damaged; {AGAIN}")
         return header, arrays_in(data, described, dtypes)
 
 
