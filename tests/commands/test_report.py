@@ -213,6 +213,7 @@ def test_labels_of_every_kind_become_colors(tmp_path):
             "id": [f"s{i}" for i in range(40)],
             "text": ["a", "b", None, "b"] * 10,
             "few": [3, 1, 2, 1] * 10,
+            "whole": [-10.0, 2.0, None, float("nan")] * 10,
             "number": [float(i) for i in range(40)],
             "yes": [True, False] * 20,
         }
@@ -223,6 +224,7 @@ def test_labels_of_every_kind_become_colors(tmp_path):
     text = columns["text"]
     assert [text.categories[code] for code in text.codes] == ["b", "a", NONE, NONE]
     assert columns["few"].categories == ("1", "2", "3", NONE)
+    assert columns["whole"].categories == ("-10", "2", NONE)
     assert [columns["yes"].categories[code] for code in columns["yes"].codes] == ["False", "True", NONE, "True"]
     many = read_labels(tmp_path / "labels.parquet", Reading("id"), ["number"]).columns([f"s{i}" for i in range(41)])[
         0

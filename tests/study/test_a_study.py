@@ -21,6 +21,7 @@ from dkpca.party.answers import Party
 from dkpca.party.limits import Limits
 from dkpca.settings import Compute
 from dkpca.store import runs
+from dkpca.wording import in_percent
 from testkit.program import in_process as command
 from testkit.studies import ANYTHING, Consortium
 
@@ -137,11 +138,13 @@ def test_a_result_says_with_which_settings_and_kernels_it_was_made(mode, finishe
     consortium = finished(mode)
     model = in_one_process(consortium)
     found = []
-    planned = {key: value for key, value in consortium.plan.fit.items() if key != "kernel"}
+    planned = {key: value for key, value in consortium.plan.fit.items() if key not in ("kernel", "law")}
+    law = {"none": "product"}.get(consortium.plan.fit["law"], consortium.plan.fit["law"])  # what rbf implies
     for name in (*consortium.names, "center"):
         folder = consortium.root / name / "result"
         said = json.loads((folder / "settings.json").read_text())
         assert {key: said[key] for key in planned} == planned
+        assert said["law"] == law
         assert (said["n_samples"], said["n_components"], said["columns"]) == (60, 3, WIDTHS)
         gammas = {kernel.get("gamma") for kernel in said["kernel"].values()}
         if mode != "blind":  # where the center's model has no kernel
@@ -312,7 +315,7 @@ def test_join_shows_an_id_without_the_names_of_the_ways_it_was_made_alike(tmp_pa
     consortium = Consortium(tmp_path, tables(), MODES["open"])
     (tmp_path / "own.toml").write_text('table = "airline.csv"\nid = "id"\nid_normalize = ["strip", "case"]\n')
     told = consortium.at("airline", study.join, tmp_path / "own.toml", None, "airline")
-    assert "note: sample ids: column 'id', matched as 'a9' after strip+case; compare with the other parties" in told
+    assert "note: sample ids: column 'id', matched as 'a99' (50), 'a9' (10) after strip+case; compare with" in told
 
 
 @pytest.mark.longer
@@ -419,7 +422,7 @@ def test_join_shows_an_id_with_the_spaces_around_it(tmp_path):
     table = tmp_path / "airline.csv"
     table.write_text(re.sub("^s", " s", table.read_text(), flags=re.MULTILINE))
     told = consortium.at("airline", study.join, table, "id", "airline")
-    assert "matched as ' a9'; compare with the other parties" in told
+    assert "matched as ' a99' (50), ' a9' (10); compare with the other parties" in told
 
 
 def test_join_says_which_columns_were_left_out_or_expanded(tmp_path):
@@ -428,7 +431,7 @@ def test_join_says_which_columns_were_left_out_or_expanded(tmp_path):
     (tmp_path / "airline.csv").write_text("\n".join(["id,delay,side,constant,day", *rows]) + "\n")
     told = consortium.at("airline", study.join, tmp_path / "airline.csv", None, "airline")
     assert told.splitlines()[:3] == [
-        "note: sample ids: column 'id', matched as 'a9'; compare with the other parties",
+        "note: sample ids: column 'id', matched as 'a99' (30), 'a9' (10); compare with the other parties",
         "note: left out: 'constant', 'day' (exclude in party.toml)",
         "note: expanded text column 'side' into 2 columns of 0 and 1",
     ]
@@ -475,3 +478,14 @@ def test_a_review_lists_all_that_leaves_before_a_matrix_that_cannot_be_measured(
     assert [each.what for each in found.leaving][-1] == "something that cannot be measured: a precomputed kernel"
     assert found.leaving[0].what.startswith("keyed tokens of the sample ids")
     assert found.leaving[-1].bytes == 8 * 60 * 60
+
+
+@pytest.mark.parametrize("mode", ["open", "blind"])
+def test_a_review_says_what_share_of_the_variance_a_summary_has(mode, tmp_path):
+    fit = MODES[mode] | {"kernel": "linear", "gamma": None, "rank": 2, "standardize": False}
+    found = Consortium(tmp_path, tables(), fit, samples=10).join(**ANYTHING).at("airline", study.review)
+    _, X = tables()["airline"]
+    singular = np.linalg.svd(X - X.mean(axis=0), compute_uv=False) ** 2
+    (leaving,) = [each for each in found.leaving if "of rank 2" in each.what]
+    assert leaving.share == pytest.approx(singular[:2].sum() / singular.sum(), rel=1e-6)
+    assert f"with {in_percent(leaving.share)} of the variance of your kernel matrix" in leaving.what

@@ -62,11 +62,12 @@ def test_a_batch_may_come_in_another_format_than_the_table(name, writing, tmp_pa
 
 def test_a_batch_that_waits_for_one_before_it_or_is_one_too_many_is_named(fitted, tmp_path):
     put(fitted, tmp_path, 2, {"airline": [f"n{i}" for i in range(6)]})
-    (note,) = fitted.run("airline")["notes"]
-    assert note.endswith("airline/new/2.csv is not read: the next batch is 1, and every one before it stays")
+    first, proved = fitted.run("airline")["notes"]
+    assert proved.startswith("Proved: at least ")
+    assert first.endswith("airline/new/2.csv is not read: the next batch is 1, and every one before it stays")
     (tmp_path / "airline/limits.toml").write_text(Limits(**ANYTHING | {"batches": 0}).to_toml())
     put(fitted, tmp_path, 1, {"airline": [f"m{i}" for i in range(6)]})
-    assert len(fitted.run("airline")["notes"]) == 2
+    assert len(fitted.run("airline")["notes"]) == 3
     assert not list((tmp_path / "shared").glob("airline/batch*"))
 
 

@@ -154,6 +154,10 @@ def test_a_column_of_ids_that_was_not_named_is_recognized(tmp_path):
     path = written(tmp_path, lines([f"p{i}" for i in IDS], A, B, header="person,a,b"))
     said = Office(tmp_path).refused("summarize", path.name, "--gamma", 0.1, "--out", "t.summary")
     assert "if these are the sample ids, use --id person" in said
+    path = written(tmp_path, lines(["m", "w"] * (N // 2), A, B, header="sex,a,b"))
+    said = Office(tmp_path).refused("summarize", path.name, "--gamma", 0.1, "--out", "t.summary")
+    assert "column 'sex' has text 'm' in row 1; give a party.toml" in said
+    assert said.count("dkpca check") == 1
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "arrow"])

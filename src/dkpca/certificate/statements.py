@@ -26,6 +26,14 @@ BETTER = "For a better answer, use a higher rank, fewer components, more landmar
 FARTHER = 2.0  # factor on the loss for directions beyond the first one after the components
 
 
+def proved(optimality: float, captured: float, also: str = "") -> str:
+    """Return what is proved of the components' shares of the best possible variance and of all variance."""
+    if not captured > 0:
+        return "The proof gives no useful bound."
+    of_all = f"{in_percent(captured)} of all variance{also and ', '}{also}"
+    return f"Proved: at least {in_percent(optimality)} of the best possible variance and {of_all}."
+
+
 @dataclass(frozen=True)
 class Audit:
     """A bound and an estimate from some true rows of the kernel matrix."""
@@ -224,12 +232,10 @@ class Certificate:
         digits = good_digits(self.subspace_error_at_most)
         together = f"the subspace of the components to {counted(digits, 'digit')}"
         together = together if digits else "not one correct digit of the subspace"
-        if not self.captured_share_at_least > 0:
-            return f"Proved: {together}." if digits else "The proof gives no useful bound."
-        return (
-            f"Proved: at least {in_percent(self.optimality_at_least)} of the best possible variance and "
-            f"{in_percent(self.captured_share_at_least)} of all variance, {'and' if digits else 'but'} {together}."
-        )
+        if digits and not self.captured_share_at_least > 0:
+            return f"Proved: {together}."
+        also = f"{'and' if digits else 'but'} {together}"
+        return proved(self.optimality_at_least, self.captured_share_at_least, also)
 
     def short(self) -> list[str]:
         """Return a summary: the estimates, the proven bounds, and what can be done where they are weak."""

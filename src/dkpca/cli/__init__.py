@@ -67,7 +67,7 @@ def run(arguments: list[str] | None = None) -> int:
         _say("usage", f"{what}{' See' if what.endswith('?') else '; see'} '{command} --help'", as_json)
         return error.exit_code
     except DKPCAError as error:
-        about_table = OF_TABLES.search(str(error)) and given[0] != "check"
+        about_table = OF_TABLES.search(str(error)) and given[0] != "check" and "dkpca check" not in str(error)
         _say(error.code, f"{error} {SET_IT}" if about_table else str(error), as_json)
         return 1
     except (KeyboardInterrupt, typer.Abort):

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,9 +22,10 @@ from dkpca.tables.inputs import some
 from dkpca.tables.preparation import Preparation, numbers_for
 from dkpca.tables.reading import Matrix, Reading, read
 from dkpca.wire import codec
-from dkpca.wording import as_toml
+from dkpca.wording import as_toml, counted
 
 PARTY_FILE = "party.toml"
+SHOWN_SHAPES = 4  # patterns of ids
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,11 @@ class OwnTable:
         """What became of the columns, in words."""
         reading = self.preparation.reading
         left_out = [f"left out: {some(reading.exclude)} (exclude in {PARTY_FILE})"] if reading.exclude else []
-        ways, _, first = self.keys[0].rpartition("\0") if self.keys else ("", "", "")
-        such = f", matched as {written_like(first)!r}{f' after {ways}' * bool(ways)}; compare with the other parties"
+        ways = self.keys[0].rpartition("\0")[0] if self.keys else ""
+        shapes = Counter(written_like(key.rpartition("\0")[2]) for key in self.keys or ()).most_common()
+        such = ", ".join(f"{shape!r} ({count:,})" for shape, count in shapes[:SHOWN_SHAPES])
+        such += f" and {counted(len(shapes) - SHOWN_SHAPES, 'other pattern')}" * (len(shapes) > SHOWN_SHAPES)
+        such = f", matched as {such}{f' after {ways}' * bool(ways)}; compare with the other parties"
         ids = [f"sample ids: column {reading.id_column!r}{such}"] if reading.id_column else []
         return [*ids, *left_out, *self.preparation.notes]
 

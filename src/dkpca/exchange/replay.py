@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from dkpca import wire
+from dkpca.certificate.statements import proved
 from dkpca.errors import DKPCAError, FusionError, InputError, PolicyError, ProtectionError, WireError
 from dkpca.exchange import protocols
 from dkpca.exchange import review as reviews
@@ -27,6 +28,7 @@ from dkpca.exchange.review import Case
 from dkpca.exchange.sealed import Part, canonical
 from dkpca.fusion.covariates import Covariates
 from dkpca.kernels import Kernel
+from dkpca.kernels.base import combination
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.eigenpairs import signs_of
 from dkpca.messages import RaisedIds, Reveal, Scores, Seed, Summary, Told
@@ -76,7 +78,9 @@ def _write_settings(
     """Keep beside a result how it was made: the plan's settings of the fit, and what followed from the data."""
     plan = member.study.plan
     masked = plan.protect == "sums" and joint is not None  # all have its kernel, whose width may follow from the sums
+    law = plan.fit["law"] if plan.fit["law"] != "none" else combination(agreed.kernels).law.name
     settings = codec.plain(plan.fit) | {
+        "law": law,
         "plan": member.study.number,
         "n_samples": agreed.n_samples,
         "n_components": n_components,
@@ -196,6 +200,7 @@ class PartySide:
         empty = np.flatnonzero(lengths <= NOTHING * lengths.max()) + 1
         if len(empty):
             self.notes.append(f"components from {empty[0]} on are zero: the parties sent too few eigenpairs")
+        self.notes.append(proved(told.scores.optimality_at_least, told.scores.captured_share_at_least))
         self._write(folder, told.scores, "")
         assert self.agreed is not None  # no result comes before it
         _write_settings(folder, self.member, self.agreed, told.scores.scores.shape[1], told.scores.kernel)

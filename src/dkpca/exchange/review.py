@@ -39,7 +39,7 @@ from dkpca.party.recovery import Matrix, Seen
 from dkpca.protection import quantities
 from dkpca.rank import Recovery
 from dkpca.settings import Compute, Fit
-from dkpca.wording import counted, in_bytes, visible
+from dkpca.wording import counted, in_bytes, in_percent, visible
 
 ATTACKED = "How well an attacker who knows some rows could recover each column from all messages (R²; 1 = exactly):"
 ASSUMED = (
@@ -73,6 +73,7 @@ class Leaving:
     bytes: int
     seen: Seen | None  # None: nothing without the other parties' help
     rank: int = 0
+    share: float = 1.0  # of the variance of the party's own kernel matrix, about
     beside: Seen | None = None  # seen in it beside another study of these samples, which may undo a rotation
 
 
@@ -479,7 +480,11 @@ def _summary(case: Case, summary: Summary, asked: SummaryWanted, *, is_known: bo
     shown = recovery.seen_in(summary, rows if summary.n_samples == T else np.arange(len(rows)))
     beside = _plain(shown.factor, table) if blind else None
     seen_now = None if blind and not undone_by else shown
-    return Leaving(what, case.plan.center, wire.size(sent), seen_now, 0 if blind else sent.rank, beside)
+    F = sent.factor.decode()  # a rotated one was centered before
+    kept = float(np.sum((F - F.mean(axis=0) if case.fit.center and not sent.turned else F) ** 2))
+    share = kept / max(kept + sent.trace_left_out, 1e-300)
+    what += f", with {in_percent(share)} of the variance of your kernel matrix"
+    return Leaving(what, case.plan.center, wire.size(sent), seen_now, 0 if blind else sent.rank, share, beside)
 
 
 def _sums(case: Case, heard: Heard, model: FusedModel, tables: Mapping[str, Matrix]) -> Iterator[Leaving]:
@@ -651,5 +656,7 @@ def _nearest(case: Case) -> str:
                 too_few = 0 < max((each.rank for each in measured[1]), default=0) < min(2, other.n_components or 2)
                 if all(each.ok for each in _findings(changed, *measured)) and not too_few:
                     said = f"{batches} batches" + f" of at least {size} samples" * (batches > 0)
-                    return ", ".join([words, *within, f"at least {samples} samples", said])
+                    shares = [each.share for each in measured[1] if each.rank]
+                    less = f" (your summary then has {in_percent(shares[0])} of the variance)" if shares else ""
+                    return ", ".join([words + less, *within, f"at least {samples} samples", said])
     return ""

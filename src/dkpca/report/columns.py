@@ -96,6 +96,9 @@ def _column(values: pl.Series) -> LabelColumn:
         different = np.unique(numbers[~np.isnan(numbers)])
         if len(different) > MANY_VALUES:
             return LabelColumn(values.name, "labels", numbers=numbers)
+        whole = values.drop_nulls().drop_nans() if values.dtype.is_float() else values.clear()
+        if len(whole) and (whole == whole.cast(pl.Int64, strict=False)).all():  # 2.0 of a file is a 2 to its reader
+            values = values.fill_nan(None).cast(pl.Int64)
         order = [str(value) for value in sorted(values.drop_nulls().unique().to_list())]
     texts = [NONE if value is None or value != value else str(value) for value in values.to_list()]
     return category_column(values.name, texts, group="labels", order=order)

@@ -263,10 +263,11 @@ def _about_text(values: pl.Series, table: Table) -> str:
     """Sentence about a text column, or about text in a column that is mostly numbers."""
     doubt = text_among_numbers(values, table.dialect)
     row = (values.is_not_null().arg_max() or 0) + 1
+    as_ids = f"if these are the sample ids, use --id {values.name}; else " * (values.n_unique() == len(values))
     return doubt or (
-        f"column {values.name!r} has text {values.cast(pl.String)[row - 1]!r} in row {row}; if these are the sample "
-        f"ids, use --id {values.name}; else give a party.toml in place of {table.source}, written by 'dkpca check "
-        "--write' with --text, --exclude, or --decimal and --thousands"
+        f"column {values.name!r} has text {values.cast(pl.String)[row - 1]!r} in row {row}; {as_ids}give a "
+        f"party.toml in place of {table.source}, written by 'dkpca check --write' with --text, --exclude, or "
+        "--decimal and --thousands"
     )
 
 
