@@ -16,7 +16,7 @@ from unittest import mock
 
 from dkpca import cli
 from dkpca.cli import catalog
-from dkpca.exchange import processes
+from dkpca.exchange import one_machine
 from dkpca.store import runs
 from testkit.owners import GAMMA
 
@@ -111,7 +111,7 @@ class Office:
         private.mkdir(exist_ok=True)
         for owner in tables:
             shutil.copy(self.path / f"{owner}.state", private)
-        processes.place(runs.load(self.path / "run"), {o: self.path / name for o, name in tables.items()})
+        one_machine.place(runs.load(self.path / "run"), {o: self.path / name for o, name in tables.items()})
 
     def summarize(self, owner: str, *more, suffix: str = "csv", **options) -> Answer:
         settings = ("--id", "person", "--gamma", GAMMA, "--rank", 20, "--out", f"{owner}.summary", "--json")

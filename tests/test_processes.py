@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from dkpca.errors import InputError, StorageError
-from dkpca.exchange import processes
+from dkpca.exchange import one_machine
 from dkpca.exchange.holdings import Holding, PreparedTable
 from dkpca.settings import Compute, Fit
 from dkpca.tables.reading import Reading
@@ -52,7 +52,7 @@ def test_other_parties_are_not_waited_for_once_one_has_failed(tmp_path):
         Holding("clinic", tmp_path / "clinic.npy", Reading()),
     ]
     with pytest.raises(InputError, match=r"clinic\.npy.*the same value in every row"):
-        processes.fit(tmp_path / "run", holdings, FIT, Compute(n_jobs=2))
+        one_machine.fit(tmp_path / "run", holdings, FIT, Compute(n_jobs=2))
     assert not list(tmp_path.glob("*run*"))
 
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.linalg import subspace_angles
 
 from dkpca import DKPCA, fuse
-from dkpca.exchange import processes
+from dkpca.exchange import one_machine
 from dkpca.store import runs
 from testkit.owners import GAMMA, OWNERS, frame, numbers, people, standardized
 
@@ -203,7 +203,7 @@ def test_a_kernel_matrix_follows_the_order_of_the_samples(office):
     new = rng.normal(size=(4, 5)) @ F.T
     pl.DataFrame({"person": list("wxyz"), **{ids[j]: new[:, j] for j in range(60)}}).write_csv(office.path / "n.csv")
     run = runs.load(office.path / "run")
-    placed, notes = processes.place(run, {"clinic": office.path / "n.csv"})
+    placed, notes = one_machine.place(run, {"clinic": office.path / "n.csv"})
     assert placed.missing == ("bank", "shop")
     assert any("mean rows are used" in note for note in notes)
     with pytest.warns(UserWarning, match="mean rows are used"):

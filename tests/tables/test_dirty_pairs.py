@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dkpca.errors import InputError
-from dkpca.exchange import processes
+from dkpca.exchange import one_machine
 from dkpca.exchange.holdings import Holding
 from dkpca.tables.reading import Reading
 from tests.tables.dirty import careful_match, make_pair
@@ -19,7 +19,7 @@ def used(sheets, ways):
     """Ids that take part, and their numbers, table by table; nothing and the sentence if the pair is refused."""
     holdings = [Holding(s.path.stem, s.path, Reading("id", id_normalize=ways)) for s in sheets]
     try:
-        given, _, notes = processes.matched_samples(holdings, None)
+        given, _, notes = one_machine.matched_samples(holdings, None)
         tables = [table.holding.load() for table in given.tables.values()]
     except InputError as refusal:
         return [], [], [str(refusal)]

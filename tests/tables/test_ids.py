@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dkpca.errors import InputError
-from dkpca.exchange import processes
+from dkpca.exchange import one_machine
 from dkpca.exchange.holdings import Holding
 from dkpca.tables.ids import WAYS, check_ways, matching_keys
 from dkpca.tables.reading import Reading, from_frame, read, read_ids
@@ -100,7 +100,7 @@ def loaded_ids(given):
 
 def test_numbers_beside_a_word_match_all_the_same(tmp_path):
     numbers = [f"{i:04d}" for i in range(900, 1100)]
-    given, names, (note,) = processes.matched_samples(two_tables(tmp_path, numbers, [*numbers[::-1], "X1"]), None)
+    given, names, (note,) = one_machine.matched_samples(two_tables(tmp_path, numbers, [*numbers[::-1], "X1"]), None)
     assert names == numbers
     assert loaded_ids(given) == [numbers, numbers]
     assert note.startswith("using the 200 samples that all tables have (a has 200, b has 201)")
@@ -109,9 +109,9 @@ def test_numbers_beside_a_word_match_all_the_same(tmp_path):
 def test_ids_match_as_was_agreed(tmp_path):
     first = ["p1", "P2", "Jürgen", "p4 ", "p5"]
     second = ["p5", "p2", unicodedata.normalize("NFD", "Jürgen"), "p4", "P1"]
-    assert processes.matched_samples(two_tables(tmp_path, first, second), None)[1] == ["p5"]
+    assert one_machine.matched_samples(two_tables(tmp_path, first, second), None)[1] == ["p5"]
     ways = ("strip", "unicode", "case")
-    given, names, _ = processes.matched_samples(two_tables(tmp_path, first, second, id_normalize=ways), None)
+    given, names, _ = one_machine.matched_samples(two_tables(tmp_path, first, second, id_normalize=ways), None)
     assert names == first
     assert loaded_ids(given) == [first, ["P1", "p2", unicodedata.normalize("NFD", "Jürgen"), "p4", "p5"]]
     assert all(table.holding.load().keys == given.ids for table in given.tables.values())
@@ -119,16 +119,16 @@ def test_ids_match_as_was_agreed(tmp_path):
 
 def test_leading_zeros_that_a_spreadsheet_dropped_can_be_ignored(tmp_path):
     first, second = ["001", "002", "00x"], ["00x", "1", "2.0"]
-    given, _, _ = processes.matched_samples(two_tables(tmp_path, first, second, id_normalize=("zeros",)), None)
+    given, _, _ = one_machine.matched_samples(two_tables(tmp_path, first, second, id_normalize=("zeros",)), None)
     assert loaded_ids(given) == [first, ["1", "2.0", "00x"]]
     with pytest.raises(InputError, match="are one id under --id-normalize zeros"):
-        processes.matched_samples(two_tables(tmp_path, ["01", "1"], ["1", "2"], id_normalize=("zeros",)), None)
+        one_machine.matched_samples(two_tables(tmp_path, ["01", "1"], ["1", "2"], id_normalize=("zeros",)), None)
 
 
 def test_ids_that_an_agreement_makes_one_are_refused_with_both(tmp_path):
     holdings = two_tables(tmp_path, ["p1", "P1"], ["p1", "p2"], id_normalize=("case",))
     with pytest.raises(InputError, match=r"ids \['P1', 'p1'\] in column 'id', rows \[1, 2\], are one id under"):
-        processes.matched_samples(holdings, None)
+        one_machine.matched_samples(holdings, None)
 
 
 @given(st.lists(st.text(max_size=4), unique=True), st.sets(st.sampled_from(list(WAYS))))

@@ -12,7 +12,7 @@ from dkpca.cli.options import GivenSettings
 from dkpca.cli.output import at_work, show
 from dkpca.cli.table_options import Ids, at_hand, holdings_of, named
 from dkpca.errors import InputError
-from dkpca.exchange import processes
+from dkpca.exchange import one_machine
 
 NOT_HERE = ("protect", "projection", "timeout")  # for these, see DKPCA and 'dkpca study'
 
@@ -51,11 +51,11 @@ def fit(
     if len(new_tables) < len(new or ()):
         raise InputError("--new: write NAME=FILE, with the name of a party of the fit, once for each party")
     at_work("fit")
-    run, notes = processes.fit(out, holdings, request, asked.compute, covariates=taken_out)
+    run, notes = one_machine.fit(out, holdings, request, asked.compute, covariates=taken_out)
     lines: list[str | Table] = [*(f"note: {note}" for note in notes), *run_words(run)]
     facts = run_facts(run) | {"notes": notes}
     if new_tables:
-        placed, said = processes.place(run, new_tables, lacking, taken_out)
-        facts["new"] = {"out": str(run.path / processes.NEW), "n_samples": len(placed.scores), "notes": said}
+        placed, said = one_machine.place(run, new_tables, lacking, taken_out)
+        facts["new"] = {"out": str(run.path / one_machine.NEW), "n_samples": len(placed.scores), "notes": said}
         lines += [*(f"note: {note}" for note in said), f"{len(placed.scores):,} new samples, in {run.path / 'new'}"]
     show(as_json, facts, lines)
