@@ -104,7 +104,7 @@ class Candidates:
         """Number of the finest message."""
         return round(RUNGS * math.log2(COARSEST / FINEST)) if self.precision == COMPACT else self.most - 1
 
-    def begin(self, rule: RankRule) -> None:
+    def eigendecompose(self, rule: RankRule) -> None:
         """Compute the pairs that a rule begins with; fewer, if those are enough once all eigenvalues are known."""
         need = next((part for part in rule.parts() if not part.limits), None)
         if need is None or need.measured():

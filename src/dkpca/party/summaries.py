@@ -122,7 +122,7 @@ def summarize(
                 turn=None if blind is None else blind.turned,
                 device=device,
             )
-            candidates.begin(rank)  # the solver runs here
+            candidates.eigendecompose(rank)  # the solver runs here
             if limits.recovery < 1:  # no message stays within the limits if the coarsest does not
                 known_rows, coarsest = limits.known_rows, candidates.at(0)
                 limits.check_recovery(coarsest.summary.rank, coarsest.recovery(known_rows).worst)
