@@ -53,8 +53,9 @@ def reached(folder: str, as_json: bool = False) -> Iterator[Folder]:
         with closing(Folder(url)) as there:
             yield there
     except WaitingError as waiting:
-        told = {"waiting_for": list(waiting.members), "step": waiting.step}
-        print(json.dumps(told) if as_json else str(waiting))
+        notes = getattr(waiting, "__notes__", [])
+        told = {"waiting_for": list(waiting.members), "step": waiting.step, "notes": notes}
+        print(json.dumps(told) if as_json else "\n".join([*(f"note: {note}" for note in notes), str(waiting)]))
         raise typer.Exit(WAITING) from None
 
 
@@ -157,7 +158,7 @@ def status(folder: Place, as_json: AsJson = False) -> None:
     for name, files in found["members"].items():
         latest = f", latest {files[-1]['file']} on {_when(files[-1]['time'])}" if files else ""
         print(f"{name}: {counted(len(files), 'file')}{latest}")
-    lines = [f"{name} refused." for name in found["refused"]]
+    lines = [f"{name} refused, by a file that 'dkpca study run' checks." for name in found["refused"]]
     lines += [str(WaitingError(step, *names)) for step, names in found["waiting"].items()]
     going = "The study is not waiting for anyone; each member can continue with 'dkpca study run'."
     print("\n".join(lines or ["The result is ready." if found["result"] else going]))

@@ -8,6 +8,8 @@ import contextlib
 import os
 import re
 import secrets
+import stat
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -59,15 +61,24 @@ class Folder:
     @contextlib.contextmanager
     def opened(self, name: str) -> Iterator[tuple[BinaryIO, int] | None]:
         """Open a file for reading, with its size; None while there is none."""
-        path, found = self._path(name), None
+        path, found, local = self._path(name), None, None
         with self._explained(name), contextlib.suppress(FileNotFoundError):
             self._fs.invalidate_cache()
-            found = self._fs.info(path)
+            about = self._fs.info(path)
+            if "file" in self._kinds and about["type"] == "file" and not about["islink"]:
+                local = open(path, "rb", opener=_at_once)  # noqa: SIM115  # a pipe may have taken its place
+                status = os.fstat(local.fileno())
+                about |= {"size": status.st_size} if stat.S_ISREG(status.st_mode) else {"type": "other"}
+            found = about
         if found is None:
             yield None
             return
         if found.get("type") != "file" or found.get("islink") or not isinstance(found.get("size"), int):
             raise StorageError(f"{self.url}/{name}: is not a plain file of known size; remove it")
+        if local is not None:
+            with self._explained(name), local:
+                yield local, found["size"]
+            return
         with self._explained(name), self._fs.open(path, "rb", block_size=BLOCK) as file:
             ahead = _Ahead(self._fs, path, file, found["size"]) if hasattr(file, "readv") else file
             yield cast("BinaryIO", ahead), found["size"]
@@ -209,6 +220,11 @@ class _Ahead(AbstractBufferedFile):  # type: ignore[misc]
         return b"".join(self._file.readv([(start, end - start)]))
 
 
+def _at_once(path: str, flags: int) -> int:
+    """Open a file without waiting for the writer of a pipe, and no link."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
+
+
 def _seconds(listed: Any) -> float:
     found = [listed[key] for key in ("mtime", "LastModified", "modified", "created") if listed.get(key) is not None]
     return float(found[0].timestamp() if hasattr(found[0], "timestamp") else found[0]) if found else 0.0
@@ -216,6 +232,11 @@ def _seconds(listed: Any) -> float:
 
 def _located(url: str) -> tuple[Any, str]:
     """File system of a URL, and the folder in it. Credentials are fsspec's business, and never in a URL."""
+    scheme, _, rest = unicodedata.normalize("NFKC", url).partition("://")
+    if re.search(":.*@", rest) and scheme not in ("file", "local"):
+        raise InputError(
+            f"{printable(scheme)}://...: a URL with a password is refused; put it in fsspec's configuration"
+        )
     try:
         parts = urlsplit(url)
     except ValueError as error:
@@ -223,8 +244,6 @@ def _located(url: str) -> tuple[Any, str]:
     if "://" not in url or parts.scheme in ("file", "local"):
         path = Path(url.partition("://")[2] if "://" in url else url).expanduser().absolute()
         return fsspec.filesystem("file", skip_instance_cache=True), path.as_posix()
-    if parts.password is not None:
-        raise InputError(f"{parts.scheme}://...: a URL with a password is refused; put it in fsspec's configuration")
     if parts.query or parts.fragment:
         raise InputError(f"{parts.scheme}://{parts.hostname}: give a URL without '?' and '#'")
     try:

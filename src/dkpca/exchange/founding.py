@@ -1,6 +1,7 @@
 """How a study begins: its plan is written, members join, and each signs what it has reviewed."""
 
 import contextlib
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -84,7 +85,7 @@ def join(folder: Folder, memory: Memory, here: Study, name: str, columns: int) -
     raw = plans.make_member(name, kept.secrets(), plan, columns).to_toml()
     kept.keep_once("member.toml", raw, "what this member says of itself")
     kept.keep_once("number", str(here.number).encode(), "the number of the plan")
-    kept.replace("folder", folder.url.encode())
+    kept.replace("folder", os.fsencode(folder.url))
     kept.keep_once("name", name.encode(), "this member's name")  # the last one: from now on it has joined
     where = f"{name}/{here.member_file}"
     if not folder.write(where, raw) and folder.read(where, plans.MOST_MEMBER) != raw:
@@ -105,7 +106,7 @@ def plan_in(folder: Folder) -> Study:
 def seat(folder: Folder, memory: Memory) -> Membership:
     """Return this member's place in the study of a folder: in the last plan that it has joined, as DIR says."""
     joined = [each for each in memory.studies() if each.kept("name") is not None]
-    here = [each for each in joined if each.kept("folder") == folder.url.encode()]
+    here = [each for each in joined if each.kept("folder") == os.fsencode(folder.url)]
     here = [each for each in here if each.kept("closed") is None] or here
     number = {each: int(each.kept("number") or b"1") for each in here}
     here = [each for each in here if number[each] == max(number.values())]
@@ -116,7 +117,7 @@ def seat(folder: Folder, memory: Memory) -> Membership:
     if not here:
         raise InputError(f"{memory.path}: has not joined the study in {folder.url}; run 'dkpca study join' first")
     kept = here[-1]
-    kept.replace("folder", folder.url.encode())
+    kept.replace("folder", os.fsencode(folder.url))
     return Membership((kept.kept("name") or b"").decode(), folder, kept)
 
 
@@ -173,6 +174,8 @@ def status(folder: Folder) -> dict[str, Any]:
 
 
 def footprint(seat: Membership) -> str:
-    """Text that changes whenever another member adds a file: all that a waiting process looks at."""
-    listed = {name: seat.listing(name).values() for name in seat.folder.members() if name != seat.name}
-    return repr([(name, sorted((each["file"], each["bytes"]) for each in files)) for name, files in listed.items()])
+    """Text that changes when another member adds a file or the study ends: all that a waiting process looks at."""
+    plan = (seat.memory.remembered("signed") or plan_in(seat.folder)).plan
+    listed = {name: seat.listing(name).values() for name in plan.members if name != seat.name}
+    files = [(name, sorted((each["file"], each["bytes"]) for each in found)) for name, found in listed.items()]
+    return repr((files, plan.is_over))

@@ -90,7 +90,7 @@ def shown(digest: str) -> str:
 
 def is_fingerprint(typed: str, digest: str) -> bool:
     """Whether somebody typed this fingerprint, with or without spaces, in any case."""
-    return hmac.compare_digest("".join(typed.split()).lower().encode(), digest[:SHOWN].encode())
+    return hmac.compare_digest("".join(typed.split()).lower().encode(errors="replace"), digest[:SHOWN].encode())
 
 
 def sha256(data: bytes) -> str:

@@ -33,7 +33,7 @@ REASONS = {
     "end": "the last day of the plan has passed",
     "data": "its table cannot be used as the plan says",
     "ids": "the lists of sample ids do not belong together, or someone changed one",
-    "fusion": "the answers of the parties do not belong together; the center was told in which way",
+    "fusion": "the answers of the parties do not belong together; whoever refused was told in which way",
 }  # no code has a figure in it
 
 TO_DO = {
@@ -186,8 +186,12 @@ class Membership:
         if sha256(bytes.fromhex(nonce)) != self.study.signatures[writer].second:
             raise ProtectionError(f"{writer}: revealed a nonce that it had not committed to")
 
-    def check_refusals(self) -> None:
-        """Raise if a member has refused, whatever the folder shows of it by now; this one's own is sent again."""
+    def check_refusals(self) -> list[str]:
+        """Raise if a member has refused, whatever the folder shows of it by now; this one's own is sent again.
+
+        Return which files are none of a member's, although they are in the place of its refusal.
+        """
+        ignored = list[str]()
         for name in self.study.plan.members:
             known = self._opened(name, REFUSAL, ALL).exists()
             if known and name == self.name:
@@ -195,13 +199,18 @@ class Membership:
             if not known and not self.has(name, REFUSAL):
                 continue
             with contextlib.suppress(WaitingError):
-                kept = self.receive(name, REFUSAL, ALL, at_most=MOST_REFUSAL, kind=REFUSAL)
+                try:
+                    kept = self.receive(name, REFUSAL, ALL, at_most=MOST_REFUSAL, kind=REFUSAL)
+                except ProtectionError as error:  # whoever put it there did not sign it
+                    ignored.append(str(error))
+                    continue
                 try:
                     found = json.loads(kept.read_bytes())
                     step, reason = str(found["step"]), str(found["reason"])
                 except (ValueError, KeyError, TypeError, RecursionError):
                     step, reason = "?", "?"
                 raise RefusedError(name, step[:40], reason)
+        return ignored
 
     def refuse(self, step: str, reason: str, detail: str = "") -> NoReturn:
         """Tell all members that this one will not go on: signed, with a code; details are for its own eyes."""

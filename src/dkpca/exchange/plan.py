@@ -96,6 +96,11 @@ class Plan:
         return MOST_FILES + self.batches * (MOST_BATCH_FILES + len(self.parties))
 
     @property
+    def is_over(self) -> bool:
+        """Whether its last day has passed."""
+        return _after(0) > self.ends
+
+    @property
     def protect(self) -> str:
         """Protection that the settings of the fit ask for."""
         return str(self.fit.get("protect"))
@@ -271,7 +276,7 @@ def read_member(raw: bytes, name: str, study: str) -> Member:
 
 def check_end(plan: Plan) -> None:
     """Refuse to answer after the last day of the plan."""
-    if _after(0) > plan.ends:
+    if plan.is_over:
         raise InputError(f"the study ended on {plan.ends}; nothing is answered after that day; create another")
 
 

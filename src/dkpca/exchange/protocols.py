@@ -178,6 +178,8 @@ def place(names: Sequence[str], settings: Fit, model: Any, batch: str, terms: Te
     if terms.align != "position":
         yield from aligned(names, terms)
     if settings.protect == "none":
+        if terms.study:  # masked sums are those of the samples that their masks are bound to
+            yield _same(names, terms, (yield from _shape(names, settings, terms)))
         rows = yield from new_rows(names, batch)
         scores: Callable[[], Any] = cache(lambda: scoring.place(model, [rows[name] for name in names]).scores)
     else:
@@ -188,7 +190,7 @@ def place(names: Sequence[str], settings: Fit, model: Any, batch: str, terms: Te
 
     def results() -> Questions:
         told = fused_model.result(model, scores(), row_number_digest(len(scores())))
-        return dict.fromkeys(names, q.ResultGiven(told, batch=batch))
+        return dict.fromkeys(names, q.ResultGiven(replace(told, n_parties=len(names)), batch=batch))
 
     if terms.study:
         of_batch: Any = lambda told: isinstance(told, q.ResultGiven) and told.batch == batch  # noqa: E731
@@ -268,6 +270,12 @@ def fused_by(settings: Fit, summaries: Sequence[Summary], **others: Any) -> Fuse
     own = {name: getattr(settings, name) for name in ("center", "solver", "n_landmarks", "law", "weights")}
     asked: dict[str, Any] = {**own, "random_state": settings.seed, **others}
     return fused_model.fused(settings.n_components, lambda count: fuse(summaries, n_components=count, **asked))
+
+
+def _same(names: Sequence[str], terms: Terms, shape: q.Derived) -> Ask:
+    """Have all parties sign the common samples before any number about them leaves: the center found them."""
+    question = q.SamplesWanted(shape.n_samples, shape.samples, terms.batch)
+    return Ask(terms.step("samples"), dict.fromkeys(names, question), "all")
 
 
 def _go(
@@ -410,6 +418,10 @@ def _shape(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[q.Derived
         if (shape.n_samples, shape.samples) != (first.n_samples, first.samples):
             both = f"{first.n_samples} and {shape.n_samples}"
             raise FusionError(f"parties {one!r} and {name!r} have different samples ({both}), or in another order")
+    for name, shape in shapes.items():
+        if shape.n_features != terms.columns.get(name, shape.n_features):
+            said = f"{shape.n_features:,} columns, and joined with {terms.columns[name]:,}"
+            raise FusionError(f"party {name!r} answered that its table has {said}")
     if not batch:
         _check_enough(first.n_samples, terms)
         if terms.places is None or terms.n_samples:  # else each party has other samples, and the center checks
@@ -483,6 +495,8 @@ def _widths(names: Sequence[str], settings: Fit, terms: Terms, shape: Agreed) ->
     known = known_widths(names, settings, terms, shape)
     if known is not None:
         return lambda: known
+    if terms.study and shape is not None:
+        yield _same(names, terms, shape)
     of, plain = open_widths(names, settings), {name: unscaled(settings, name) for name in names}
     if settings.protect != "none":  # the mean distance over all parties, as a masked sum
         if len(of) < len(names) or len(set(plain.values())) > 1:

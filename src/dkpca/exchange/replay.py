@@ -145,7 +145,7 @@ def received(member: Membership, step: str, questions: Mapping[str, q.Question],
         try:
             found[party] = wire.decode(storage.mapped(path))
         except WireError as error:
-            raise WireError(f"party {party!r}, step {step!r}: {error}") from error
+            raise FusionError(f"party {party!r}, step {step!r}: {error}") from error
         question.check(party, found[party])
         if isinstance(found[party], Reveal):
             member.check_nonce(party, found[party].nonce)
@@ -270,10 +270,23 @@ class PartySide:
             width = {"gamma": agreed.gamma} if hasattr(agreed, "gamma") else {}
             if type(given) is not type(agreed) or replace(given, **width) != agreed:
                 return False
+            low, high = self._bounds_of_width() if width else (0.0, 0.0)
+            if width and not low <= given.gamma <= high:
+                return False
         numbers = [told.weight, *(each.decode() for each in (scores, slopes) if each is not None)]
         with np.errstate(over="ignore"):
             small = all(np.isfinite(np.sum(np.square(each))) for each in numbers)
-        return small and scores.shape[0] == self._n_told(told.batch)
+        same = scores.shape[0] == self._n_told(told.batch) and told.scores.n_parties == len(self.names)
+        return small and same
+
+    def _bounds_of_width(self) -> tuple[float, float]:
+        """What the width of a joint kernel may be: within the plan's bounds, or what follows without any data."""
+        kernel, derived = protocols.joint_kernel(self.names, self.fit)
+        if not derived:
+            return kernel.gamma, kernel.gamma  # type: ignore[attr-defined]  # a kernel with a width
+        known = protocols.known_widths(self.names, self.fit, self.terms, self.agreed)
+        width = None if known is None else known[self.names[0]]
+        return self.plan.gamma if width is None else (width, width)
 
     def _most_told(self, batch: str, _: str, step: str) -> int:
         """Bytes that the center may tell at a step, as the plan and the samples say."""
@@ -357,6 +370,8 @@ class PartySide:
             found = received(self.member, ask.step, dict.fromkeys(others, question), self.member.name, ALL)
         except OtherQuestionError:
             self.member.refuse(ask.step, "agree")
+        except FusionError as error:  # signed by its member, so that no host has made it
+            self.member.refuse(ask.step, "fusion", str(error))
         for name, message in found.items():
             if isinstance(question, q.HopWanted):
                 self.party.raised[question.batch, question.hop] = message

@@ -23,20 +23,21 @@ from dkpca.exchange import in_process, protocols
 from dkpca.exchange.identity import sha256, shown
 from dkpca.exchange.memory import ABOUT, LEFT, Memory, StudyMemory, write
 from dkpca.exchange.own_table import OwnTable
-from dkpca.exchange.plan import Plan, Study
+from dkpca.exchange.plan import NO_QUESTION, Plan, Study
 from dkpca.exchange.protocols import Terms
 from dkpca.fusion import FusedModel
 from dkpca.fusion.covariates import Covariates
 from dkpca.kernels import Kernel, Linear
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.rows import column_scales, standardized
-from dkpca.messages import Go, Reveal, Shape, Statistics, Summary
+from dkpca.messages import Go, Reveal, Seed, Shape, Statistics, Summary
 from dkpca.party import recovery
 from dkpca.party.answers import Party
 from dkpca.party.limits import PRECISIONS, Limits
-from dkpca.party.questions import Derived, SummaryWanted, SumsWanted
+from dkpca.party.questions import BoundsWanted, Derived, SummaryWanted, SumsWanted
 from dkpca.party.recovery import Matrix, Seen
 from dkpca.protection import quantities
+from dkpca.protection.masks import POWERS
 from dkpca.rank import Recovery
 from dkpca.settings import Compute, Fit
 from dkpca.wording import counted, in_bytes, in_percent, visible
@@ -341,15 +342,17 @@ def _worst(case: Case, *others: str) -> tuple[dict[str, float], tuple[Leaving, .
     others = others or COUNTED[: len(COUNTED) if case.plan.protect != "none" else 1]  # in the open nobody hides it
     for gamma, stand_in in product(widths, others):
         here_case = replace(case, fit=replace(case.fit, gamma=gamma), others=stand_in)
+        here = dict.fromkeys(table.columns, 0.0)
         try:
             now = tuple(_leaves(here_case, is_known=len(widths) == 1))
-        except DKPCAError as error:
+            seen = [*(each.seen for each in now if each.seen is not None), *before]
+            if any(each.what.startswith(UNMEASURED) for each in now):  # however few rows are taken for known
+                here = dict.fromkeys(table.columns, 1.0)
+            elif seen:
+                here = dict(zip(table.columns, attack(seen, table.X[case.rows]).columns, strict=True))
+        except (DKPCAError, ValueError, np.linalg.LinAlgError) as error:  # as of numbers that overflow under a width
             now = (Leaving(f"{UNMEASURED}: {error}", case.plan.center, 0, _plain(table.X[case.rows], table)),)
-        seen = [*(each.seen for each in now if each.seen is not None), *before]
-        unmeasured = any(each.what.startswith(UNMEASURED) for each in now)  # however few rows are taken for known
-        here = dict.fromkeys(table.columns, float(unmeasured))
-        if seen and not unmeasured:
-            here = dict(zip(table.columns, attack(seen, table.X[case.rows]).columns, strict=True))
+            here = dict.fromkeys(table.columns, 1.0)
         most_pairs = max([most_pairs, *(each.rank for each in now)])
         if not leaving or max(here.values()) > max(found.values()):
             leaving = now
@@ -407,6 +410,14 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
     own = {step: answers[name] for step, (_, answers) in heard.items()}
     small = sum(wire.size(answer) for answer in own.values() if isinstance(answer, Shape | Go | Reveal))
     yield Leaving("table size, consent and random numbers", center, small, None)
+    hidden = plan.protect != "none"
+    if hidden or plan.align == "tokens":
+        size = (len(plan.parties) - 1) * wire.size(Seed(name, center, NO_QUESTION, NO_QUESTION))
+        yield Leaving("random numbers from which masks and keys follow", "each other party", size, None)
+    bounds = [answer for step, answer in own.items() if isinstance(heard[step][0][name], BoundsWanted)]
+    if bounds or (hidden and not is_known):
+        what = "the power of two below which all numbers of all parties are, masked"
+        yield Leaving(what, center, 16 * len(POWERS) * max(1, len(bounds)), None)
     if not is_known and plan.protect != "sums":
         what = "mean distance between your samples, from which gamma follows" + ", masked" * (plan.protect != "none")
         yield Leaving(what, center, wire.size(Statistics(name, T, table.X.shape[1], 1.0)), None)
@@ -614,7 +625,7 @@ def _findings(case: Case, columns: Mapping[str, float], leaving: Sequence[Leavin
     before = [about for about, _ in case.before]
     sent = plan.covariates.get(case.name, ()) if case.in_the_clear else ()
     willing = limits.recovery >= 1.0 or set(sent) <= set(limits.covariates)
-    masked = case.summed_otherwise(table)
+    masked, strangers = case.summed_otherwise(table), sorted(set(limits.public) - set(plan.parties))
     finer = PRECISIONS.index(fit.precision) <= PRECISIONS.index(limits.precision)
     fewest = min(plan.samples, plan.batch_samples if plan.batches else plan.samples)
     return (
@@ -627,6 +638,7 @@ def _findings(case: Case, columns: Mapping[str, float], leaving: Sequence[Leavin
         Finding("protect", ", ".join(limits.protect), plan.protect, plan.protect in limits.protect),
         Finding("covariates", ", ".join(limits.covariates) or "none", ", ".join(sent) or "none", willing),
         Finding("studies", limits.studies, len(before) + 1, len(before) + 1 <= limits.studies),
+        *(Finding("public", f"one of {', '.join(plan.parties)}", each, ok=False, file="") for each in strangers),
         Finding("masked sums of the same samples with other parties or columns", 0, masked, not masked, file=""),
     )
 

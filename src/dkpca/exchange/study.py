@@ -11,7 +11,7 @@ from dkpca.exchange import plan as plans
 from dkpca.exchange import review as reviews
 from dkpca.exchange.folder import Folder
 from dkpca.exchange.identity import SHOWN, is_fingerprint, sha256
-from dkpca.exchange.member import Membership
+from dkpca.exchange.member import Membership, WaitingError
 from dkpca.exchange.memory import Memory, write
 from dkpca.exchange.plan import Plan, Study
 from dkpca.exchange.protocols import Terms, check_terms
@@ -129,20 +129,31 @@ def run(folder: Folder, memory: Memory) -> dict[str, Any]:
         member = founding.seat(folder, memory)
         plans.check_end(member.study.plan)
         member.memory.secrets()  # which says it if the study is closed here
-        member.check_refusals()
-        plan, fit = member.study.plan, settings_of(member.study.plan)
-        later = "" if member.study.number == 1 else f"-{member.study.number}"
-        result = memory.path / f"result{later}"
-        if member.name != plan.center:
-            table, limits = own_table.frozen(member.memory), read_limits(memory.path / LIMITS_FILE)
-            new, notes = batches_in(memory.path / f"new{later}", table, min(plan.batches, limits.batches))
-            side = PartySide(member, fit, table, limits, new, notes=notes)
-            return {"result": str(side.run(result) or member.memory.path), "notes": notes}
+        notes = member.check_refusals()
         try:
-            return {"result": str(result), "notes": at_center(member, fit, result)}
-        except FusionError as error:
-            reason = "samples" if isinstance(error, TooFewSamplesError) else "fusion"
-            member.refuse("fusion", reason, str(error))
+            return {"result": str(_run(member, notes)), "notes": notes}
+        except WaitingError as waiting:
+            for note in notes:
+                waiting.add_note(note)
+            raise
+
+
+def _run(member: Membership, notes: list[str]) -> Path:
+    """Return where the result is, and add what is to be said of it."""
+    plan, fit, own = member.study.plan, settings_of(member.study.plan), member.memory.memory.path
+    later = "" if member.study.number == 1 else f"-{member.study.number}"
+    result = own / f"result{later}"
+    if member.name != plan.center:
+        table, limits = own_table.frozen(member.memory), read_limits(own / LIMITS_FILE)
+        new, unread = batches_in(own / f"new{later}", table, min(plan.batches, limits.batches))
+        notes += unread
+        return PartySide(member, fit, table, limits, new, notes=notes).run(result) or member.memory.path
+    try:
+        notes += at_center(member, fit, result)
+    except FusionError as error:
+        reason = "samples" if isinstance(error, TooFewSamplesError) else "fusion"
+        member.refuse("fusion", reason, str(error))
+    return result
 
 
 def _table_and_limits(seat: Membership, plan: Plan) -> tuple[own_table.OwnTable, Limits]:

@@ -127,6 +127,20 @@ class GoWanted(Question, answer=messages.Go, reads_table=False):
 
 
 @dataclass(frozen=True)
+class SamplesWanted(Question, answer=messages.Go, reads_table=False):
+    """Asks whether the party takes these samples for the common ones; each party makes it of its own."""
+
+    n_samples: messages.Count
+    samples: messages.Fingerprint
+    batch: str = ""
+
+    def check(self, party: str, answer: Any) -> None:
+        super().check(party, answer)
+        if answer.derived != digest(self):
+            raise FusionError(f"party {party!r} agreed to other samples than those of this study")
+
+
+@dataclass(frozen=True)
 class SummaryWanted(Question, answer=messages.Summary):
     """Asks for the summary: the one numerical question of a fit."""
 
@@ -298,7 +312,7 @@ def encode(question: Question) -> bytes:
 
 def decode(data: bytes) -> Question:
     """Return the question in the bytes, or raise `WireError`."""
-    header, arrays = container.unpack(data, entry=container.MESSAGE, max_header=2**22)
+    header, arrays = container.unpack(data, entry=container.MESSAGE, max_header=HEADER)
     header = container.verify(header, arrays)
     kind = header.get("question")
     if not isinstance(kind, str) or kind not in KINDS:
