@@ -61,25 +61,24 @@ class Folder:
     @contextlib.contextmanager
     def opened(self, name: str) -> Iterator[tuple[BinaryIO, int] | None]:
         """Open a file for reading, with its size; None while there is none."""
-        path, found, local = self._path(name), None, None
-        with self._explained(name), contextlib.suppress(FileNotFoundError):
-            self._fs.invalidate_cache()
-            about = self._fs.info(path)
-            if "file" in self._kinds and about["type"] == "file" and not about["islink"]:
-                local = open(path, "rb", opener=_at_once)  # noqa: SIM115  # a pipe may have taken its place
-                status = os.fstat(local.fileno())
-                about |= {"size": status.st_size} if stat.S_ISREG(status.st_mode) else {"type": "other"}
-            found = about
-        if found is None:
-            yield None
-            return
-        if found.get("type") != "file" or found.get("islink") or not isinstance(found.get("size"), int):
-            raise StorageError(f"{self.url}/{name}: is not a plain file of known size; remove it")
-        if local is not None:
-            with self._explained(name), local:
-                yield local, found["size"]
-            return
-        with self._explained(name), self._fs.open(path, "rb", block_size=BLOCK) as file:
+        path, found, file = self._path(name), None, None
+        with contextlib.ExitStack() as stack:
+            with self._explained(name), contextlib.suppress(FileNotFoundError):
+                self._fs.invalidate_cache()
+                about = self._fs.info(path)
+                if "file" in self._kinds and about["type"] == "file" and not about["islink"]:
+                    file = stack.enter_context(open(path, "rb", opener=_at_once))
+                    status = os.fstat(file.fileno())  # a pipe may have taken its place
+                    about |= {"size": status.st_size} if stat.S_ISREG(status.st_mode) else {"type": "other"}
+                found = about
+            if found is None:
+                yield None
+                return
+            if found.get("type") != "file" or found.get("islink") or not isinstance(found.get("size"), int):
+                raise StorageError(f"{self.url}/{name}: is not a plain file of known size; remove it")
+            stack.enter_context(self._explained(name))
+            if file is None:
+                file = stack.enter_context(self._fs.open(path, "rb", block_size=BLOCK))
             ahead = _Ahead(self._fs, path, file, found["size"]) if hasattr(file, "readv") else file
             yield cast("BinaryIO", ahead), found["size"]
 
