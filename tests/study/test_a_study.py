@@ -218,6 +218,8 @@ def test_batches_of_new_samples_are_placed(mode, tmp_path):
         Consortium(tmp_path, given, MODES[mode], samples=10, batches=2, batch_samples=5).join(**ANYTHING).sign()
     )
     consortium.finish()
+    told = command("study", "run", consortium.url, "--as", tmp_path / "center", cwd=tmp_path).out.splitlines()
+    assert told[-1] == "Run this again, or with --watch, when a party adds new samples (batches left: 2)."
     put_new(tmp_path, new)
     with pytest.raises(WaitingError, match="The result of the fit is ready. Waiting for"):
         consortium.run("airline")
@@ -400,7 +402,9 @@ def test_too_few_common_samples_end_the_study_for_all(tmp_path):
     with pytest.raises(RefusedError, match="airline refused at step 'shape': too few samples"):
         consortium.run("weather")
     (line,) = [
-        line for line in command("study", "status", consortium.url, cwd=tmp_path).out.splitlines() if " refused at " in line
+        line
+        for line in command("study", "status", consortium.url, cwd=tmp_path).out.splitlines()
+        if " refused at " in line
     ]
     assert line.startswith(
         "airline refused at step 'shape': too few samples are common to all (if hardly any are: do"

@@ -206,8 +206,9 @@ def _refusal(folder: Folder, here: Study, name: str, file: str) -> str:
         public = replace(here, raw_members={each: raw or b"" for each, raw in joined.items()}).public
         with folder.opened(f"{name}/{file}") as found:
             header = None if found is None else sealed.read_header(*found, public)
-            about = [] if header is None else [header.writer, *header.parts]
-            if found and header and about == [name, members.ALL] and header.length <= 2 * members.MOST_REFUSAL:
+            about = [] if header is None else [header.kind, header.writer, *header.parts]
+            is_one = about == [members.REFUSAL, name, members.ALL]
+            if found and header and is_one and header.length <= 2 * members.MOST_REFUSAL:
                 pieces = sealed.contents(found[0], header, members.ALL, None, io.BytesIO())
                 return str(members.RefusedError(name, *members.refusal_in(b"".join(pieces))))
     return f"{name} refused"

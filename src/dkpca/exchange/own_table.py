@@ -99,7 +99,7 @@ def describe(folder: Path, table: Path, id_column: str | None, name: str, *, by_
             here, there = map(party_file.described, (before.reading, examine(table, how).suggested))
             if other := sorted(key for key in here | there if here.get(key) != there.get(key)):
                 differs = f"reads the table otherwise than {source} ({', '.join(other)})"
-                raise InputError(f"{path}: {differs}; it stays as it is, so change these lines there")
+                raise InputError(f"{path}: {differs}; change these lines there, or pass it as --table")
         return
     found = examine(table, how)
     if found.problems:

@@ -111,7 +111,7 @@ def _excluded(table: Opened, how: Reading) -> tuple[ColumnFinding, ...]:
     names = [name for name in dict.fromkeys(how.exclude) if name != how.id_column]
     try:
         frame = typed(table, names).frame.collect(engine="streaming")
-    except InputError:  # as of dates in another form, for which it may be excluded
+    except (InputError, pl.exceptions.PolarsError):  # as of dates in another form, for which one may be excluded
         return tuple(ColumnFinding(name, "other", 0, 0, None, None, (EXCLUDED,), LEAVE_OUT) for name in names)
     found = [_column(frame[name], how, decide=False) for name in names]
     why = [[words.partition("; leave")[0] for words in each.remarks] * (each.use == LEAVE_OUT) for each in found]
