@@ -84,6 +84,40 @@ def test_a_gap_among_codes_is_a_category_and_not_dropped(tmp_path):
     assert (ward["use"], ward["remarks"]) == ("codes", words)
 
 
+def test_a_column_that_was_too_empty_is_taken_in_again_by_a_larger_share(tmp_path):
+    """Before, it was put into `exclude`, and stayed out."""
+    rows = [f"p{i},{50 + i}.5,{'' if i % 10 < 3 else i * i},{'' if i % 10 < 3 else 'AB'[i % 2]},1" for i in range(30)]
+    (tmp_path / "ward.csv").write_text("\n".join(["id,age,crp,side,same", *rows]) + "\n")
+    office = Office(tmp_path)
+    first = office.ok("check", "ward.csv", "--write", "party.toml")
+    assert "crp: 30% missing, more than --max-missing 0.1: left out" in first.out
+    assert party_file.read(tmp_path / "party.toml").reading.exclude == ("same",)
+    told = office.ok("summarize", "party.toml", "--gamma", 0.1, "--out", "ward.summary", "--json").json
+    assert told["n_features"] == 1
+    again = office.ok("check", "party.toml", "--max-missing", 0.35, "--write", "party.toml")
+    assert "same: in exclude; the same value in every row in column 'same'" in again.out
+    told = office.ok("summarize", "party.toml", "--gamma", 0.1, "--out", "ward.summary", "--json").json
+    assert told["n_features"] == 4  # age, crp, two of side
+
+
+def test_what_cannot_be_read_may_be_excluded(tmp_path):
+    rows = [f"p{i},{50 + i}.5,{1 + i}/13/2024,{i * i}" for i in range(12)]
+    (tmp_path / "ward.csv").write_text("\n".join(["id,age,day,crp", *rows]) + "\n")
+    found = Office(tmp_path).ok("check", "ward.csv", "--exclude", "day,crp", "--json").json
+    assert [(each["name"], each["use"], each["remarks"]) for each in found["columns"]][1:] == [
+        ("day", "leave out", ["in exclude"]),
+        ("crp", "leave out", ["in exclude"]),
+    ]
+    assert found["suggested"]["exclude"] == ["day", "crp"]
+
+
+def test_rows_that_would_match_by_position_are_not_plainly_usable(tmp_path):
+    (tmp_path / "t.csv").write_text("case,x\n" + "".join(f"A{i},{i}.5\n" for i in range(30)))
+    office = Office(tmp_path)
+    assert "can be used as suggested, but only if rows match by position" in office.ok("check", "t.csv").out
+    assert "only if" not in office.ok("check", "t.csv", "--id", "case").out
+
+
 def test_a_date_is_explained(tmp_path):
     rows = [f"p{i};{50 + i};0{1 + i % 9}.03.2024" for i in range(12)]
     (tmp_path / "ward.csv").write_text("\n".join(["Patient ID;Alter;Aufnahme", *rows]) + "\n")

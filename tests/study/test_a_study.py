@@ -1,5 +1,6 @@
 """Studies from the plan to the result, equal to the same fit in one process."""
 
+import contextlib
 import datetime
 import json
 import re
@@ -217,11 +218,22 @@ def test_batches_of_new_samples_are_placed(mode, tmp_path):
         Consortium(tmp_path, given, MODES[mode], samples=10, batches=2, batch_samples=5).join(**ANYTHING).sign()
     )
     consortium.finish()
+    told = command("study", "run", consortium.url, "--as", tmp_path / "center", cwd=tmp_path).out.splitlines()
+    assert told[-1] == "Run this again, or with --watch, when a party adds new samples (batches left: 2)."
     put_new(tmp_path, new)
     with pytest.raises(WaitingError, match="The result of the fit is ready. Waiting for"):
         consortium.run("airline")
     assert any("batch-1" in step for step in consortium.status()["waiting"])
+    for name in (*consortium.names, *consortium.names):
+        with pytest.raises(WaitingError):
+            consortium.run(name)
+    status = partial(command, "study", "status", consortium.url, cwd=tmp_path)
+    assert consortium.status()["waiting"] == {"batch-1.result": ["center"]}
+    assert "The result of the fit is ready. Waiting for center to run" in status().out
+    with contextlib.suppress(WaitingError):
+        consortium.run("center")
     consortium.finish()
+    assert status().out.splitlines()[-1] == "The result is ready."
     assert consortium.status()["waiting"] == {}
     found = {name: consortium.embedding(name, "batch-1") for name in consortium.names}
     assert set(found["airline"][0]) == {f"n{i}" for i in range(20)}
@@ -304,6 +316,43 @@ def test_a_table_with_other_columns_than_the_party_joined_with_is_measured_and_n
         consortium.at("airline", study.sign, found.study.fingerprint)
 
 
+def test_a_party_toml_that_reads_the_table_otherwise_than_before_is_not_ignored(tmp_path):
+    consortium = Consortium(tmp_path, tables(), MODES["open"])
+    (tmp_path / "one.toml").write_text('table = "airline.csv"\nid = "id"\n')
+    (tmp_path / "two.toml").write_text('table = "airline.csv"\nid = "id"\nexclude = ["airline0"]\n')
+    consortium.at("airline", study.join, tmp_path / "one.toml", None, "airline")
+    with pytest.raises(InputError, match=r"party.toml: reads the table otherwise than .*two.toml \(exclude\)"):
+        consortium.at("airline", study.join, tmp_path / "two.toml", None, "airline")
+
+
+def reworded(found, *, share=1.0, green=True, columns=None):
+    """A review with other numbers, as a person reads it."""
+    leaving = tuple(replace(each, share=share) for each in found.leaving)
+    findings = (Finding("recovery", 0.5, 1.0, ok=green),)
+    return replace(found, leaving=leaving, findings=findings, columns=columns or found.columns).words()
+
+
+def test_a_review_lists_what_is_above_the_limit_and_says_where_little_is_left(tmp_path):
+    consortium = Consortium(tmp_path, tables(), MODES["open"] | {"n_components": 1}, samples=10).join(**ANYTHING)
+    found = consortium.at("airline", study.review)
+    assert "GREEN: you may sign." in reworded(found, share=0.3)
+    assert reworded(found, share=0.011)[-1] == (
+        "GREEN: you may sign. But the summary has only 1.1% of the variance of your kernel matrix: expect little of "
+        "the result."
+    )
+    lines = reworded(found, green=False, columns={f"c{number}": 0.95 - 0.04 * number for number in range(19)})
+    assert sum(line.startswith("  c") for line in lines) == 12  # all above 0.5
+    assert "  7 more columns: at most 0.47" in lines
+    assert any("exclude columns in party.toml, or have limits.toml changed" in line for line in lines)
+    assert any(": 1 component (" in line for line in lines)
+
+
+def test_what_is_only_computed_is_not_said_to_be_sent(tmp_path):
+    found = Consortium(tmp_path, tables(), MODES["blind"], samples=10).join(**ANYTHING).at("airline", study.review)
+    assert any(line.endswith("can compute this; nothing is sent)") for line in found.words())
+    assert not any("(0 B)" in line for line in found.words())
+
+
 @pytest.mark.longer
 def test_where_no_plan_near_a_red_one_is_green_the_review_says_what_is_left_to_do(tmp_path):
     consortium = Consortium(tmp_path, tables(), MODES["open"], samples=10).join(**ANYTHING)
@@ -332,8 +381,8 @@ def test_a_party_joins_with_the_party_toml_that_check_wrote(tmp_path):
     own = (tmp_path / "airline.csv").read_text().replace(",", ";").replace(".", ",")
     (tmp_path / "airline.csv").write_text(own.replace("id;", "Flight No;"))
     (tmp_path / "air.toml").write_text('table = "airline.csv"\nid = "Flight No"\ndecimal = ","\n')
-    for _ in range(2):  # a repeat changes nothing
-        told = consortium.at("airline", study.join, tmp_path / "air.toml", None, "airline")
+    for table in ("air.toml", "air.toml", "airline.csv", "airline/party.toml"):  # a repeat changes nothing
+        told = consortium.at("airline", study.join, tmp_path / table, None, "airline")
         assert "Joined as airline with 60 samples and 5 columns." in told
     (tmp_path / "airline" / "limits.toml").write_text(Limits(**ANYTHING).to_toml())
     consortium.join("weather", "registry", **ANYTHING).sign().finish()
@@ -346,10 +395,15 @@ def test_a_party_joins_with_the_party_toml_that_check_wrote(tmp_path):
 @pytest.mark.longer
 def test_too_few_common_samples_end_the_study_for_all(tmp_path):
     consortium = Consortium(tmp_path, tables(shared=False), MODES["open"], samples=50).join(**ANYTHING).sign()
-    with pytest.raises(RefusedError, match="airline refused at step 'shape': too few samples .*49 here"):
+    with pytest.raises(
+        RefusedError, match="airline refused at step 'shape': too few samples .*49 of the 56 here, .*50.$"
+    ):
         consortium.finish()
     with pytest.raises(RefusedError, match="airline refused at step 'shape': too few samples"):
         consortium.run("weather")
+    told = command("study", "status", consortium.url, cwd=tmp_path).out
+    refused = "airline refused at step 'shape': too few samples are common to all (if hardly any are: do all parties"
+    assert f"By a file that 'dkpca study run' checks, {refused}" in told
 
 
 @pytest.mark.longer
@@ -396,6 +450,7 @@ def test_without_a_common_sample_the_center_names_who_shares_none_and_the_partie
         consortium.finish()
     assert refused.value.reason == "samples"
     assert "weather 0, airline 60, registry 60" in str(refused.value)
+    assert "name the right column of ids" in str(refused.value)
 
 
 def test_a_join_that_lacks_the_id_column_can_be_repeated_with_it(tmp_path):

@@ -581,7 +581,7 @@ def test_a_made_up_result_gives_a_partys_share_of_new_samples_and_the_review_has
     consortium = founded(tmp_path, fit, CAUTIOUS | {"batches": 1}, given, batches=1, batch_samples=50)
     found = consortium.at("airline", study.review)
     assert [finding.limit for finding in found.findings if not finding.ok] == ["recovery"]
-    assert found.nearest.endswith(", 0 batches")
+    assert found.nearest.endswith(", without batches")
     (tmp_path / "airline/limits.toml").write_text(Limits(**MEASURED).to_toml())
     said = max(consortium.at("airline", study.review).columns.values())
     consortium.sign()
@@ -599,7 +599,7 @@ def test_small_batches_are_red_and_are_not_answered(tmp_path):
     consortium = founded(tmp_path, CAREFUL, limits, batches=1, batch_samples=2, align="position")
     found = consortium.at("airline", study.review)
     assert [(each.limit, each.asked) for each in found.findings if not each.ok] == [("samples", 2)]
-    assert found.nearest.endswith("1 batches of at least 50 samples")
+    assert found.nearest == "the same plan, with 1 batch of at least 50 samples"
     # One who lowered the limit for the signature only answers no small batch either.
     (tmp_path / "airline/limits.toml").write_text(Limits(**limits | {"samples": 2}).to_toml())
     consortium.sign().finish()

@@ -86,12 +86,40 @@ def test_hidden_by_the_host_is_remembered_by_those_who_joined(first, tmp_path):
 
 
 def test_closing_deletes_the_keys_and_tables_of_every_plan(first, tmp_path):
-    following(first).join(**ANYTHING)
+    following(first).join(**ANYTHING).sign("airline")
     assert len([*(tmp_path / "airline/studies").glob("*/seed.key")]) == 2
-    first.at("airline", founding.close)
+    said = first.at("airline", founding.close)
+    assert said == "Plan 1 closed: its keys are deleted; plan 2 closed: its keys are deleted."
     left = {path.name for path in (tmp_path / "airline/studies").glob("*/*")}
     assert not {"seed.key", "table", "opened"} & left
     assert [*(tmp_path / "airline/studies").glob("*/left.json")]  # numbers left: it counts
+
+
+def test_a_plan_that_never_started_is_closed_without_the_next_one_which_then_can_be_signed(tmp_path):
+    """Before, `close` took the keys of the plan under review, which then was green and could not be signed."""
+    one = Consortium(tmp_path, tables(20), MODES["open"], samples=10).join(**ANYTHING).sign("airline", "registry")
+    two = Consortium(tmp_path, tables(20), MODES["open"], samples=10).join(**ANYTHING | {"studies": 1})
+    found = two.at("airline", study.review)
+    assert [each.limit for each in found.findings if not each.ok] == ["studies"]
+    for _ in range(2):
+        said = one.at("airline", founding.close)
+        assert said == "Plan 1 closed: its keys are deleted; plan 2, which is not signed, stays."
+    assert two.at("airline", study.review).green
+    two.sign("airline")
+    assert two.at("airline", founding.close).count("closed") == 2
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_a_closed_plan_says_so_at_every_command(signed, tmp_path):
+    here = Consortium(tmp_path, tables(20), MODES["open"], samples=10).join(**ANYTHING)
+    found = here.at("airline", study.review)  # green
+    if signed:
+        here.sign("airline")
+    here.memory("airline").study(here.plan.id).close()
+    join = (study.join, tmp_path / "airline.csv", "id", "airline")
+    for act, *arguments in (join, (study.review,), (study.sign, found.study.fingerprint), (study.run,)):
+        with pytest.raises(InputError, match="plan 1: this study is closed here.*ask the center for another plan"):
+            here.at("airline", act, *arguments)
 
 
 def test_a_plan_whose_ids_did_not_match_does_not_count_once_the_study_is_closed(tmp_path):

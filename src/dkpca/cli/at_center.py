@@ -17,7 +17,7 @@ from dkpca.messages import Summary
 from dkpca.store import runs
 from dkpca.store.files import receive
 from dkpca.store.runs import Run
-from dkpca.wording import in_bytes
+from dkpca.wording import counted, in_bytes
 
 # Settings that are a party's, or that files by mail have no step for.
 NOT_HERE = (
@@ -91,7 +91,7 @@ def run_words(run: Run) -> list[str | Table]:
         for name, s in model.received.items()
     ]
     ratio = float(sum(model.explained_variance_ratio))
-    title = f"{model.n_samples:,} samples, {model.n_components} components, {ratio:.1%} of the variance"
+    title = f"{model.n_samples:,} samples, {counted(model.n_components, 'component')}, {ratio:.1%} of the variance"
     lines: list[str | Table] = [table(title, ["party", "columns", "rank", "sent", "raw columns"], rows)]
     lines += model.certificate.short()
     lines += [f"warning: {sentence}" for sentence in about_kernel(model)]

@@ -126,8 +126,10 @@ def run(
 
     with reached(folder, as_json) as there:
         told = study.run(there, Memory(own))
-    notes = [f"note: {note}" for note in told["notes"]]
-    print(json.dumps(told) if as_json else "\n".join([*notes, f"Done: {told['result']}"]))
+    lines = [*(f"note: {note}" for note in told["notes"]), f"Done: {told['result']}"]
+    if left := told["batches_left_to_place"]:
+        lines.append(f"Run this again, or with --watch, when a party adds new samples (batches left: {left}).")
+    print(json.dumps(told) if as_json else "\n".join(lines))
 
 
 def _watch(folder: str, own: Path, as_json: bool) -> int:
@@ -158,10 +160,11 @@ def status(folder: Place, as_json: AsJson = False) -> None:
     for name, files in found["members"].items():
         latest = f", latest {files[-1]['file']} on {_when(files[-1]['time'])}" if files else ""
         print(f"{name}: {counted(len(files), 'file')}{latest}")
-    lines = [f"{name} refused, by a file that 'dkpca study run' checks." for name in found["refused"]]
+    lines = [f"By a file that 'dkpca study run' checks, {said}." for said in found["refusals"]]
     lines += [str(WaitingError(step, *names)) for step, names in found["waiting"].items()]
     going = "The study is not waiting for anyone; each member can continue with 'dkpca study run'."
-    print("\n".join(lines or ["The result is ready." if found["result"] else going]))
+    ready = ["The result is ready."] * (found["result"] and not any("is ready" in line for line in lines))
+    print("\n".join([*ready, *lines] or [going]))
 
 
 def _when(seconds: float) -> str:
@@ -173,7 +176,6 @@ def _when(seconds: float) -> str:
 
 @group.command()
 def close(folder: Place, own: Own) -> None:
-    """Delete this study's keys and secrets from DIR; keep the ledger of what was sent."""
+    """Delete this study's keys and secrets from DIR, but for a plan still to be signed; keep the ledger."""
     with reached(folder) as there:
-        founding.close(there, Memory(own))
-    print("Closed: the keys of this study are deleted.")
+        print(founding.close(there, Memory(own)))

@@ -1,6 +1,7 @@
 """How a study begins: its plan is written, members join, and each signs what it has reviewed."""
 
 import contextlib
+import io
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -8,9 +9,10 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
-from dkpca.errors import InputError, ProtectionError, StorageError
+from dkpca.errors import InputError, ProtectionError, StorageError, WireError
 from dkpca.exchange import member as members
 from dkpca.exchange import plan as plans
+from dkpca.exchange import sealed
 from dkpca.exchange.folder import Folder
 from dkpca.exchange.member import Membership, WaitingError
 from dkpca.exchange.memory import Memory
@@ -121,8 +123,9 @@ def seat(folder: Folder, memory: Memory) -> Membership:
     return Membership((kept.kept("name") or b"").decode(), folder, kept)
 
 
-def close(folder: Folder, memory: Memory) -> None:
-    """Close every plan that this member has joined in a folder: each has keys and a table of its own."""
+def close(folder: Folder, memory: Memory) -> str:
+    """Close the plans that this member has joined in a folder, but for one that is still to be signed; say which."""
+    said = dict[int, str]()  # by plan: each has keys and a table of its own
     with memory.locked():
         last = seat(folder, memory)
         written: dict[str, Any] | None = None  # a folder that cannot be read may hold numbers of this member
@@ -131,7 +134,22 @@ def close(folder: Folder, memory: Memory) -> None:
         for each in memory.studies():
             if each.kept("folder") == last.memory.kept("folder"):
                 number = int(each.kept("number") or b"1")
+                if each.path == last.memory.path and _is_to_sign(last):
+                    said[number] = f"plan {number}, which is not signed, stays"
+                    continue
                 each.close(written and [name for name in written if members.number_of(name) == number])
+                said[number] = f"plan {number} closed: its keys are deleted"
+    return "; ".join(said[number] for number in sorted(said)).capitalize() + "."
+
+
+def _is_to_sign(seat: Membership) -> bool:
+    """Whether this member can still sign the plan that it joined last: under that one no number has left."""
+    if any(seat.memory.kept(name) is not None for name in ("closed", "signed.json")):
+        return False
+    with contextlib.suppress(WaitingError, InputError, ProtectionError, StorageError):
+        here = plan_in(seat.folder).plan
+        return here.id == seat.memory.path.name and not here.is_over
+    return False
 
 
 def shown(seat: Membership) -> Study:
@@ -162,15 +180,38 @@ def status(folder: Folder) -> dict[str, Any]:
         if step not in center and step != refusal:
             who.setdefault(step, tuple(plan.covariates) if step.endswith("covariates") else plan.parties)
     missing = {step: [name for name in names if step not in listed[name]] for step, names in who.items()}
+    for number in range(1, plan.batches + 1):  # where nobody lacks a step, whoever did not write last is next
+        start = members.named(here.number, f"batch-{number}.")
+        times = {n: max((f["time"] for s, f in listed[n].items() if s.startswith(start)), default=0) for n in listed}
+        lacking = any(names for step, names in missing.items() if step.startswith(start))
+        if any(times.values()) and f"{start}result" not in center and not lacking:
+            by_center = times[plan.center] < max(times.values())
+            missing[f"{start}result"] = [plan.center] if by_center else [*plan.parties]
     return {
         "study": plan.id,
         "plan": here.number,
         "ends": plan.ends.isoformat(),
         "members": {name: sorted(each.values(), key=itemgetter("time")) for name, each in listed.items()},
-        "refused": [name for name, files in listed.items() if refusal in files],
+        "refused": (refused := [name for name, files in listed.items() if refusal in files]),
+        "refusals": [_refusal(folder, here, name, refusal) for name in refused],
         "waiting": {step: names for step, names in missing.items() if names},
         "result": result in center,
     }
+
+
+def _refusal(folder: Folder, here: Study, name: str, file: str) -> str:
+    """What a member's refusal says, as far as it can be read without any keys."""
+    with contextlib.suppress(sealed.NotWholeError, WireError, ProtectionError, InputError):
+        joined = {each: folder.read(f"{each}/{here.member_file}", plans.MOST_MEMBER) for each in here.plan.members}
+        public = replace(here, raw_members={each: raw or b"" for each, raw in joined.items()}).public
+        with folder.opened(f"{name}/{file}") as found:
+            header = None if found is None else sealed.read_header(*found, public)
+            about = [] if header is None else [header.kind, header.writer, *header.parts]
+            is_one = about == [members.REFUSAL, name, members.ALL]
+            if found and header and is_one and header.length <= 2 * members.MOST_REFUSAL:
+                pieces = sealed.contents(found[0], header, members.ALL, None, io.BytesIO())
+                return str(members.RefusedError(name, *members.refusal_in(b"".join(pieces))))
+    return f"{name} refused"
 
 
 def footprint(seat: Membership) -> str:

@@ -25,7 +25,7 @@ REFUSAL = "refusal"
 MOST_REFUSAL = 2**14
 REASONS = {
     "limits": "the study exceeds its limits",
-    "samples": "too few samples are common to all; do all parties write ids alike (id_normalize in party.toml)?",
+    "samples": "too few samples are common to all",
     "gamma": "the width of the kernel is outside the plan's bounds",
     "question": "the center asked for something that is not in the plan",
     "constant": "its share of the answer would be nearly constant, and expose the others",
@@ -35,6 +35,7 @@ REASONS = {
     "ids": "the lists of sample ids do not belong together, or someone changed one",
     "fusion": "the answers of the parties do not belong together; whoever refused was told in which way",
 }  # no code has a figure in it
+WHY_FEW = "do all parties write ids alike, and name the right column (id_normalize and id in party.toml)?"
 
 TO_DO = {
     "plan": "to write the plan ('dkpca study create')",
@@ -59,6 +60,7 @@ class RefusedError(NoAnswerError):
 
     def __init__(self, member: str, step: str, reason: str, detail: str = "") -> None:
         words = REASONS.get(reason, "it gave no known reason")
+        detail = detail or f"if hardly any are: {WHY_FEW}" * (reason == "samples")
         super().__init__(f"{member} refused at step {step!r}: {words}{detail and f' ({detail})'}")
         self.member, self.step, self.reason = member, step, reason
 
@@ -204,12 +206,7 @@ class Membership:
                 except ProtectionError as error:  # whoever put it there did not sign it
                     ignored.append(str(error))
                     continue
-                try:
-                    found = json.loads(kept.read_bytes())
-                    step, reason = str(found["step"]), str(found["reason"])
-                except (ValueError, KeyError, TypeError, RecursionError):
-                    step, reason = "?", "?"
-                raise RefusedError(name, step[:40], reason)
+                raise RefusedError(name, *refusal_in(kept.read_bytes()))
         return ignored
 
     def refuse(self, step: str, reason: str, detail: str = "") -> NoReturn:
@@ -240,6 +237,15 @@ class Membership:
 
     def _opened(self, writer: str, step: str, part: str) -> Path:
         return self.memory.path / "opened" / f"{writer}.{step}.{part}"
+
+
+def refusal_in(data: bytes) -> tuple[str, str]:
+    """Step and reason that the content of a refusal names."""
+    try:
+        found = json.loads(data)
+        return str(found["step"])[:40], str(found["reason"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return "?", "?"
 
 
 def file_of(step: str) -> str:

@@ -83,7 +83,8 @@ class StudyMemory:
     def secrets(self) -> Secrets:
         """Keys of this study; they are made at first use and gone after `close`."""
         if (self.path / "closed").exists():
-            raise InputError("this study is closed here: its keys were deleted, and nothing can be read or answered")
+            what = f"plan {int(self.kept('number') or b'1')}: this study is closed here, and its keys were deleted"
+            raise InputError(f"{what}; ask the center for another plan ('dkpca study create'), and join that")
         (self.path / "sent").mkdir(parents=True, exist_ok=True)
         (self.path / "opened").mkdir(exist_ok=True)
         return Secrets(

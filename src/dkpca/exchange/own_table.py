@@ -83,10 +83,11 @@ class OwnTable:
 
 def describe(folder: Path, table: Path, id_column: str | None, name: str, *, by_ids: bool) -> None:
     """Write party.toml for a table, or for the one that another party.toml describes; one that is there stays."""
-    path, how = folder / PARTY_FILE, Reading()
+    path, how, source = folder / PARTY_FILE, Reading(), table
     if table.suffix == ".toml":
         given = party_file.read(table)
         table, how = given.table, given.reading
+    how = replace(how, id_column=id_column or how.id_column)
     if path.exists():
         before = party_file.read(path)
         if before.table.resolve() != table.resolve():
@@ -94,8 +95,13 @@ def describe(folder: Path, table: Path, id_column: str | None, name: str, *, by_
         named = before.reading.id_column
         if id_column not in (None, named) or (by_ids and named is None):
             raise InputError(f"{path}: names {named or 'no column'!r} as the ids; correct the line id = ... there")
+        if source != table and how != before.reading:  # nor as `examine` would have written it down
+            here, there = map(party_file.described, (before.reading, examine(table, how).suggested))
+            if other := sorted(key for key in here | there if here.get(key) != there.get(key)):
+                differs = f"reads the table otherwise than {source} ({', '.join(other)})"
+                raise InputError(f"{path}: {differs}; change these lines there, or pass it as --table")
         return
-    found = examine(table, replace(how, id_column=id_column or how.id_column))
+    found = examine(table, how)
     if found.problems:
         raise InputError(f"{table}: {found.problems[0]}; 'dkpca check {table}' lists all; --write saves a party.toml")
     if by_ids and found.suggested.id_column is None:

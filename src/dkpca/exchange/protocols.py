@@ -398,7 +398,8 @@ def _matched(lists: Mapping[str, list[bytes]], ring: bool, keep_all: bool, batch
         shared = {party: sum(count[token] > 1 for token in set(own)) for party, own in lists.items()}
         said = ", ".join(f"{party} {n:,}" for party, n in sorted(shared.items(), key=lambda item: item[1]))
         raise TooFewSamplesError(
-            f"no sample is common to all; shared with another party: {said}; check that all write ids alike"
+            f"no sample is common to all; shared with another party: {said}; check that all "
+            "write ids alike, and name the right column of ids"
         )
     own = {name: None if places is None else q.packed_numbers(places[name]) for name in found}
     return {

@@ -19,7 +19,7 @@ from dkpca.errors import DKPCAError, FusionError, InputError, PolicyError, Prote
 from dkpca.exchange import protocols
 from dkpca.exchange import review as reviews
 from dkpca.exchange.identity import sha256
-from dkpca.exchange.member import ALL, CENTER, Membership, OtherQuestionError, WaitingError, file_of
+from dkpca.exchange.member import ALL, CENTER, WHY_FEW, Membership, OtherQuestionError, WaitingError, file_of
 from dkpca.exchange.memory import write
 from dkpca.exchange.own_table import OwnTable, write_result
 from dkpca.exchange.plan import Plan
@@ -310,8 +310,8 @@ class PartySide:
             with self._refusing(ask.step, question):
                 self.party.answer(question)
             batch = question.batch if isinstance(question, q.MatchedGiven) else ""
-            if batch and len(self.party.order[batch]) < max(self.plan.batch_samples, self.limits.samples):
-                self.member.refuse(ask.step, "samples")
+            if batch:
+                self._check_samples(ask.step, batch)
             return {}
         self._answer(ask, question)
         if ask.readers == CENTER:
@@ -381,12 +381,16 @@ class PartySide:
                 self.party.received[question.batch, name] = message  # type: ignore[attr-defined]
         return found | ({self.member.name: self._made(ask.step, question)} if ask.readers == "all" else {})
 
-    def _check_samples(self, step: str) -> None:
+    def _check_samples(self, step: str, batch: str = "") -> None:
         """Refuse to go on with too few common samples."""
-        union = self.party.union.get("")
-        n_common = self._n_told("") if union is None else len(union.shared)
-        if n_common < max(self.plan.samples, self.limits.samples):
-            self.member.refuse(step, "samples", f"{n_common:,} here")
+        of_plan = self.plan.batch_samples if batch else self.plan.samples
+        fewest, file = max((of_plan, "the plan"), (self.limits.samples, "limits.toml"))
+        union, n_own = None if batch else self.party.union.get(""), len((self.new[batch] if batch else self.table).X)
+        n_common = self._n_told(batch) if union is None else len(union.shared)
+        if n_common < fewest:
+            why = f"; {WHY_FEW}" * (2 * n_common < n_own)
+            here = f"{n_common:,} of the {n_own:,} here, where {file} asks for at least {fewest:,}"
+            self.member.refuse(step, "samples", here + why)
 
     def _check_derived(self, step: str, derived: q.Derived) -> None:
         """Refuse derived values that do not follow from the plan and the samples, or exceed this party's limits."""

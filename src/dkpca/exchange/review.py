@@ -52,11 +52,12 @@ NONE_NEAR = (
     "columns in party.toml, ask for fewer components, or have limits.toml changed."
 )
 TOO_MANY = (
-    "Close earlier studies: those that sent no number about your table then no longer count; for more, raise studies "
-    "in limits.toml."
+    "Close earlier studies ('dkpca study close'; the plan under review stays): those that sent no number about your "
+    "table then no longer count. For more, raise studies in limits.toml."
 )
 UNMEASURED = "something that cannot be measured"  # and counts as recovered
-SHOWN_COLUMNS = 8
+SHOWN_COLUMNS = 8  # or more, if more are above the limit
+LITTLE = 0.2  # of the variance
 MOST_ROWS, FEWEST_ROWS = 3000, 200  # of all parties together in a rehearsal, and of each
 MANY_NUMBERS, MOST_NUMBERS = 2**25, 2**27  # of a rehearsal: beyond, it has fewer rows; or is not made
 INDEPENDENT, ALIKE, COPIES = "independent columns", "own rows, shuffled", "own rows"  # in the place of the others'
@@ -130,15 +131,20 @@ class Review:
         """One screen for a person."""
         plan = self.study.plan
         lines = [f"Study by {', '.join(plan.parties)}. Center: {plan.center}. Last day: {plan.ends}.", ""]
-        lines += [f"  to {each.to}: {each.what} ({in_bytes(each.bytes)})" for each in self.leaving]
+        for each in self.leaving:
+            is_sent = each.bytes or each.what.startswith(UNMEASURED)
+            size = in_bytes(each.bytes) if is_sent else f"{each.to} can compute this; nothing is sent"
+            lines.append(f"  to {each.to}: {each.what} ({size})")
         for owner, names in plan.covariates.items():
             lines.append(f"  taken out of the components: {', '.join(names)} of {owner}")
             if plan.protect == "blind":
                 lines.append(f"  {plan.center}, if it knows these, learns how similar their groups are in your table")
         worst = sorted(self.columns.items(), key=lambda item: -item[1])
+        allowed = next((each.allowed for each in self.findings if each.limit == "recovery"), 1.0)
+        listed = max(SHOWN_COLUMNS, sum(value > allowed for _, value in worst))  # all that a party may exclude
         lines += ["", ATTACKED] if worst else []
-        lines += [f"  {name}: {value:.2f}" for name, value in worst[:SHOWN_COLUMNS]]
-        if more := worst[SHOWN_COLUMNS:]:
+        lines += [f"  {name}: {value:.2f}" for name, value in worst[:listed]]
+        if more := worst[listed:]:
             lines.append(f"  {counted(len(more), 'more column')}: at most {more[0][1]:.2f}")
         lines += [] if self.at_worst is None else [f"{ASSUMED} If they hid nothing: {self.at_worst:.2f}."]
         lines += ["", *(finding.words() for finding in self.findings), *self._to_consider()]
@@ -148,13 +154,17 @@ class Review:
                 may = f"If {plan.center} may read these columns, list them under covariates in limits.toml"
                 lines.append(f"{may}; they are not hidden.")
             none_near = TOO_MANY if beyond == {"studies"} else NONE_NEAR
+            if plan.fit.get("n_components") == 1:
+                none_near = none_near.replace(" ask for fewer components,", "")
             lines.append(f"Nearest plan within your limits: {self.nearest}." if self.nearest else none_near)
-        allowed = next((each.allowed for each in self.findings if each.limit == "recovery"), 1.0)
         only_if = ", if that assumption holds" * ((self.at_worst or 0.0) > allowed)
         verdict = f"GREEN{only_if}" if self.green else "RED"
         then = "you have signed" if self.signed else "you may sign" if self.green else "'sign' refuses this plan"
+        least = min((each.share for each in self.leaving), default=1.0)
+        worth = f"the summary has only {in_percent(least)} of the variance of your kernel matrix"
+        but = f" But {worth}: expect little of the result." * (self.green and not self.signed and least < LITTLE)
         # Names of columns and covariates are other people's words: a line must stay a line.
-        return [*map(visible, lines), "", f"Fingerprint: {shown(self.study.fingerprint)}", f"{verdict}: {then}."]
+        return [*map(visible, lines), "", f"Fingerprint: {shown(self.study.fingerprint)}", f"{verdict}: {then}.{but}"]
 
     def _to_consider(self) -> list[str]:
         """What a party that has a table should know of the plan beyond its limits."""
@@ -435,7 +445,7 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
     result = _plain(scores, table, None if placed is None else to_numpy(placed)[len(rows) :]) if hidden else None
     if result is not None:  # it mixes the columns of all
         result = replace(result, n_features=min(sum(case.columns.values()), *scores.shape))
-    yield Leaving(f"{count} components", members, 8 * T * count, result)
+    yield Leaving(counted(count, "component"), members, 8 * T * count, result)
     if hidden:
         yield from _to_a_party(case, model, scores)
     for owner, names in plan.covariates.items() if hidden else ():
@@ -650,9 +660,10 @@ def _nearest(case: Case) -> str:
     audit = fit.audit if (fit.audit or 0) <= limits.audit_rows else None
     samples, size = max(plan.samples, limits.samples), max(plan.batch_samples, limits.samples)
     within = [f"precision {precision}"] * (precision != fit.precision) + ["no audit"] * (audit != fit.audit)
+    within += [f"with at least {samples} samples"] * (samples != plan.samples)
     blind = {"protect": "blind", "rank": "auto", "law": "sum"}
     tries: dict[str, dict[str, Any]] = {
-        "the same plan, with its numbers within the limits": {},
+        "the same plan": {},
         f"rank: recovery={limits.recovery:g}": {"rank": Recovery(limits.recovery, limits.known_rows)},
         "protect: blind, law: sum": blind,
         "protect: blind, law: sum, components: 1": blind | {"n_components": 1},
@@ -667,8 +678,10 @@ def _nearest(case: Case) -> str:
                 measured = _worst(changed)
                 too_few = 0 < max((each.rank for each in measured[1]), default=0) < min(2, other.n_components or 2)
                 if all(each.ok for each in _findings(changed, *measured)) and not too_few:
-                    said = f"{batches} batches" + f" of at least {size} samples" * (batches > 0)
+                    some = f"with {batches} batch{'es' * (batches > 1)} of at least {size} samples"
+                    same = batches == plan.batches and (not batches or size == plan.batch_samples)
+                    said = [some if batches else "without batches"] * (not same)
                     shares = [each.share for each in measured[1] if each.rank]
                     less = f" (your summary then has {in_percent(shares[0])} of the variance)" if shares else ""
-                    return ", ".join([words + less, *within, f"at least {samples} samples", said])
+                    return ", ".join([words + less, *within, *said])
     return ""

@@ -59,6 +59,7 @@ def review(folder: Folder, memory: Memory) -> Review:
 
 
 def _review(seat: Membership) -> Review:
+    seat.memory.secrets()  # which says it if the study is closed here; so below
     signed = seat.memory.remembered("signed")
     study = signed or founding.shown(seat)
     if signed is None:
@@ -85,6 +86,7 @@ def sign(folder: Folder, memory: Memory, fingerprint: str) -> None:
     """Sign what was reviewed; the table is frozen as it was then."""
     with memory.locked():
         seat = founding.seat(folder, memory)
+        me = seat.memory.secrets()
         if seat.memory.kept("review.json") is None and seat.name == founding.plan_in(folder).plan.center:
             _review(seat)  # nothing of the center's leaves: the fingerprint says what it signs
         kept, signed = seat.memory.kept("review.json"), seat.memory.remembered("signed")
@@ -98,7 +100,7 @@ def sign(folder: Folder, memory: Memory, fingerprint: str) -> None:
             why = f"it was mistyped, or the others see another plan or members; compare all {SHOWN} digits with them"
             raise ProtectionError(f"the fingerprint does not match the reviewed study: {why}")
         plans.check_end(study.plan)
-        me, where = seat.memory.secrets(), f"{seat.name}/signature-{study.number}"
+        where = f"{seat.name}/signature-{study.number}"
         if signed is None and folder.read(where, plans.MOST_SIGNATURE) is not None:
             raise ProtectionError(f"{folder.url}/{where}: {NOT_OURS}")
         # From here on nothing refuses: the table is frozen, and a repeat writes the same bytes.
@@ -127,11 +129,13 @@ def run(folder: Folder, memory: Memory) -> dict[str, Any]:
     """Do all that this member can do now; raises `WaitingError` while others are waited for."""
     with memory.locked():
         member = founding.seat(folder, memory)
+        member.memory.secrets()
         plans.check_end(member.study.plan)
-        member.memory.secrets()  # which says it if the study is closed here
         notes = member.check_refusals()
         try:
-            return {"result": str(_run(member, notes)), "notes": notes}
+            result, plan = _run(member, notes), member.study.plan
+            left = plan.batches - len([*result.glob("batch-*")]) if member.name == plan.center else 0
+            return {"result": str(result), "notes": notes, "batches_left_to_place": left}
         except WaitingError as waiting:
             for note in notes:
                 waiting.add_note(note)

@@ -106,7 +106,8 @@ def headline(content: Content) -> str:
     if not set(PROVED) <= set(known):
         return ""
     captured, best = (f"<strong>{in_percent(max(0.0, known[name]))}</strong>" for name in PROVED)
-    subject, what = f"the {content.source.scores.shape[1]} components capture", "of the best possible variance"
+    n, what = content.source.scores.shape[1], "of the best possible variance"
+    subject = "the component captures" if n == 1 else f"the {n} components capture"
     lines = [f"Proved: {subject} at least {best} {what}, and at least {captured} of all variance."]
     if "optimality_estimate" in known:
         share = in_percent(known["optimality_estimate"])

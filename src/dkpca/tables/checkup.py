@@ -9,7 +9,7 @@ import polars as pl
 from dkpca.errors import InputError
 from dkpca.tables import inputs, numerals
 from dkpca.tables.ids import found_in
-from dkpca.tables.preparation import prepare
+from dkpca.tables.preparation import prepare, share_missing
 from dkpca.tables.reading import (
     TEXT,
     Reading,
@@ -21,9 +21,10 @@ from dkpca.tables.reading import (
     typed,
     wanted_columns,
 )
+from dkpca.tables.text_files import Opened
 
 AS_IT_IS, AS_DAYS, LEAVE_OUT, DECIDE = "as is", "as days", "leave out", "decide"
-ONE_HOT, CODES = "one-hot", "codes"
+ONE_HOT, EXCLUDED = "one-hot", "in exclude"
 IDENTIFIER = "different in every row: perhaps an identifier"
 STAND_INS = (-9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0, 99999.0)  # numbers that often mean there is none
 
@@ -63,10 +64,14 @@ def examine(path: Path, reading: Reading) -> Findings:
         check_columns([name for name in (how.id_column, *how.columns, *how.exclude) if name], table)
         found = typed(table, wanted_columns(table, how), [how.id_column] if how.id_column else [])
         frame = found.frame.collect(engine="streaming")
+        excluded = _excluded(replace(table, dialect=found.dialect), how) if how.exclude else ()
     texts = [name for name in found.names if isinstance(frame[name].dtype, TEXT)]
     free = [name for name in texts if name not in dict(how.text_of) and how.text != "ignore"]
     doubts = {name: doubt for name in free if (doubt := text_among_numbers(frame[name], found.dialect))}
     columns = tuple(_column(frame[name], how, decide=name in doubts) for name in found.names)
+    # What is too empty is left out by `max_missing` alone, whenever the table is read.
+    out = [each.name for each in columns if each.use == LEAVE_OUT and not _too_empty(frame[each.name], how)]
+    handled = {name: how.text_handling(name) for name in texts if name not in out and name not in doubts}
     nothing = [f"{path}: no column is left to use"] * all(column.use == LEAVE_OUT for column in columns)
     notes, problems = found.notes, list[str]()
     if how.id_column is None:
@@ -84,14 +89,33 @@ def examine(path: Path, reading: Reading) -> Findings:
         id_column=how.id_column,
         notes=tuple(notes),
         problems=(*problems, *doubts.values(), *nothing),
-        columns=columns,
+        columns=columns + excluded,
         suggested=replace(  # so that nothing of it is refused
             how,
-            exclude=(*how.exclude, *(column.name for column in columns if column.use == LEAVE_OUT)),
-            text_of=tuple((column.name, column.use) for column in columns if column.use in (ONE_HOT, CODES)),
+            exclude=(*how.exclude, *out),
+            text_of=tuple((name, ONE_HOT if asked == "error" else asked) for name, asked in handled.items()),
             dialect=replace(found.dialect, missing=how.dialect.missing) if found.dialect else how.dialect,
         ),
     )
+
+
+def _too_empty(values: pl.Series, how: Reading) -> str:
+    """Why a column is dropped whenever the table is read; empty: it is not. One without any value is refused."""
+    share = share_missing(values, how)
+    most = f"more than --max-missing {how.max_missing:g}"
+    return f"{100 * share:.3g}% missing, {most}: left out" if how.max_missing < share < 1 else ""
+
+
+def _excluded(table: Opened, how: Reading) -> tuple[ColumnFinding, ...]:
+    """What `exclude` leaves out, and why it would be left out anyway, where that can be told."""
+    names = [name for name in dict.fromkeys(how.exclude) if name != how.id_column]
+    try:
+        frame = typed(table, names).frame.collect(engine="streaming")
+    except (InputError, pl.exceptions.PolarsError):  # as of dates in another form, for which one may be excluded
+        return tuple(ColumnFinding(name, "other", 0, 0, None, None, (EXCLUDED,), LEAVE_OUT) for name in names)
+    found = [_column(frame[name], how, decide=False) for name in names]
+    why = [[words.partition("; leave")[0] for words in each.remarks] * (each.use == LEAVE_OUT) for each in found]
+    return tuple(replace(each, use=LEAVE_OUT, remarks=(EXCLUDED, *own)) for each, own in zip(found, why, strict=True))
 
 
 def _column(values: pl.Series, how: Reading, *, decide: bool) -> ColumnFinding:
@@ -105,7 +129,7 @@ def _column(values: pl.Series, how: Reading, *, decide: bool) -> ColumnFinding:
         if kind != "text":
             low, high = learned.columns[0].low, learned.columns[0].high
     except InputError as refusal:
-        use, remarks = LEAVE_OUT, [str(refusal).removeprefix(": ")]
+        use, remarks = LEAVE_OUT, [_too_empty(values, how) or str(refusal).removeprefix(": ")]
     n_different = 0 if kind == "other" else values.drop_nulls().n_unique()
     for value in {low, high} & set(STAND_INS) if n_different > 2 else ():
         count = int((values == value).sum())

@@ -163,12 +163,7 @@ def _means_and_deviations(X: Matrix, low: Any, high: Any) -> tuple[Any, Any]:
 
 def _without_gaps(table: Table, reading: Reading, notes: list[str]) -> Table:
     """Drop columns with too many missing values, before anything else is said of them."""
-    shares = dict[str, float]()
-    for name in table.frame.columns:
-        values = table.frame[name]
-        gaps = values.null_count() + (int(values.is_nan().sum()) if values.dtype.is_float() else 0)
-        coded = reading.text_handling(name) == "codes" and gaps < len(values)  # no value is a category too
-        shares[name] = 0.0 if coded else gaps / len(values)
+    shares = {name: share_missing(table.frame[name], reading) for name in table.frame.columns}
     _refuse(table, [name for name, share in shares.items() if share == 1.0], "no value at all")
     dropped = [name for name, share in shares.items() if share > reading.max_missing]
     if not dropped:
@@ -179,6 +174,13 @@ def _without_gaps(table: Table, reading: Reading, notes: list[str]) -> Table:
     what = f"{counted(len(dropped), 'column')} with more than {reading.max_missing:.0%} of values missing"
     notes.append(f"dropped {what}: {some(dropped)}")
     return replace(table, frame=table.frame.select(kept))
+
+
+def share_missing(values: pl.Series, reading: Reading) -> float:
+    """Share of the values of a column that are missing."""
+    gaps = values.null_count() + (int(values.is_nan().sum()) if values.dtype.is_float() else 0)
+    coded = reading.text_handling(values.name) == "codes" and gaps < len(values)  # no value is a category too
+    return 0.0 if coded else gaps / max(1, len(values))
 
 
 def _expanded(table: Table, name: str, reading: Reading, notes: list[str]) -> list[Column]:
