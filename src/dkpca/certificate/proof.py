@@ -18,7 +18,7 @@ from dkpca.linalg.arrays import Array, dtype_name, growth, like, namespace, quie
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.landmark import MOST_NUMBERS, part_below
-from dkpca.linalg.precision import Factor, reference_of, reweighed, row_squares, whole
+from dkpca.linalg.precision import Factor, reference_of, row_squares, scaled, whole
 from dkpca.linalg.rows import Index, Made, cross, off, pick, row_chunks, times, triangle
 from dkpca.messages import Summary
 
@@ -61,7 +61,9 @@ class PartyError:
     @classmethod
     def of(cls, summary: Summary, factor: Factor, weight: float, bound: Array | None = None) -> "PartyError":
         """Read it off a message and its factor; `bound` is one on the true diagonal, where it is known."""
-        factor = factor if weight == 1.0 else reweighed(factor, weight**0.5)
+        if weight != 1.0:
+            first = reference_of(factor)[0, :]
+            factor = scaled(factor, namespace(first).full_like(first, weight**0.5))
         received = row_squares(factor)
         xp = namespace(received)
         left_out, rounding = weight * summary.left_out_norm, weight * summary.rounding_norm

@@ -299,12 +299,6 @@ def as_sent(A: Factor) -> Factor:
     return Tall(A.sent, "float32", scales)
 
 
-def reweighed(A: Factor, root: float) -> Factor:
-    """All columns multiplied by one number."""
-    reference = reference_of(A)
-    return scaled(A, namespace(reference).full_like(reference[0, :], root))
-
-
 def square(A: Factor, device: str | None = None) -> Array:
     """A'A."""
     there = where_computed(A, device)

@@ -225,10 +225,6 @@ def _go(party: Party, question: q.GoWanted) -> messages.Go:
     return messages.Go(party.name, q.digest(question))
 
 
-def _samples(party: Party, question: q.SamplesWanted) -> messages.Go:
-    return messages.Go(party.name, q.digest(question))
-
-
 def _summary(party: Party, question: q.SummaryWanted) -> messages.Summary:
     X = party.table(question.kernel.columns_are)
     turned = None
@@ -426,7 +422,7 @@ ANSWERS: Mapping[type[Any], Callable[[Party, Any], Any]] = {
     q.ShapeWanted: _shape,
     q.StatisticsWanted: _statistics,
     q.GoWanted: _go,
-    q.SamplesWanted: _samples,
+    q.SamplesWanted: lambda party, question: messages.Go(party.name, q.digest(question)),
     q.SummaryWanted: _summary,
     q.BoundsWanted: _bounds,
     q.SumsWanted: _sums,

@@ -22,6 +22,7 @@ from dkpca.report.columns import NONE, LabelColumn, LabelTable, OwnColumns, cate
 from dkpca.store import files, runs, storage
 from dkpca.store.runs import RESULT, Run
 from dkpca.tables import reading
+from dkpca.tables.formats import SUFFIXES
 from dkpca.tables.ids import matching_keys
 from dkpca.tables.reading import Matrix, Reading
 from dkpca.wire import codec
@@ -64,9 +65,9 @@ def read_source(path: Path) -> Source:
     """Read whatever holds scores."""
     if not (path / runs.SETTINGS).exists():
         return _scores_in(path)
-    if runs.is_projection(path):
-        raise InputError(f"{path}: holds new samples; draw them with their run: dkpca report RUN --new {path}")
     settings = storage.read_json(path / runs.SETTINGS)
+    if isinstance(settings, dict) and "run" in settings:
+        raise InputError(f"{path}: holds new samples; draw them with their run: dkpca report RUN --new {path}")
     if isinstance(settings, dict) and "plan" in settings:
         return replace(_scores_in(path), settings=settings)
     run = runs.load(path)
@@ -101,7 +102,7 @@ def read_new(path: Path, fitted: Source) -> Source:
 def _scores_in(path: Path) -> Source:
     """Scores in a file, or in the embedding of a folder."""
     if path.is_file():
-        return _embedding(path) if reading.is_table(path) else _message(path)
+        return _embedding(path) if path.suffix.lower() in SUFFIXES else _message(path)
     found = next((path / name for name in EMBEDDINGS if (path / name).exists()), None)
     if found is None:
         raise InputError(f"{path}: is not a run directory, nor a result of a study; make one with 'dkpca fuse'")

@@ -607,9 +607,7 @@ def _number(text: str) -> float | None:
         number = float(text)
     except ValueError:
         return None
-    if not math.isfinite(number):
-        return None
-    return number if text in (repr(number), str(int(number))) else None
+    return number if math.isfinite(number) and text in (repr(number), str(int(number))) else None
 
 
 def are_ids(column: Any) -> bool:
