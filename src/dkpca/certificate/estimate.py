@@ -130,8 +130,7 @@ def turned(change: Change, spectrum: Spectrum, added: Sequence[float] = (), alon
         return np.ones(D)
     _, Y = np.linalg.eigh(H)
     # Of the eigenvectors behind the leading D: 1 minus the rest would lose the digits.
-    sines: Vector = np.minimum(np.sum(Y[:D, :-D] ** 2, axis=1), 1.0)
-    return sines
+    return np.asarray(np.minimum(np.sum(Y[:D, :-D] ** 2, axis=1), 1.0))
 
 
 # The estimate itself.
@@ -281,8 +280,7 @@ def column_scales(error: PartyError, lengths: Vector) -> Vector:
     tail = tail_values(error, float(lengths.sum()), taken)
     kept = np.ones(len(lengths))
     kept[len(lengths) - taken :] -= np.minimum(np.divide(tail, behind, out=np.zeros(taken), where=behind > 0), 1.0)
-    scales: Vector = np.sqrt(kept[: max(1, int(np.max(np.nonzero(kept)[0], initial=-1)) + 1)])  # no zeros at the end
-    return scales
+    return np.asarray(np.sqrt(kept[: max(1, int(np.max(np.nonzero(kept)[0], initial=-1)) + 1)]))  # no zeros behind
 
 
 def tail_values(error: PartyError, sent: float, count: int) -> Vector:
@@ -292,8 +290,7 @@ def tail_values(error: PartyError, sent: float, count: int) -> Vector:
     first = max(0.0, min(error.left_out - error.overlap, trace))
     if not first > error.rounding * 1e-6:
         return np.zeros(count)
-    values: Vector = first * np.power(1.0 - first / trace, np.arange(count, dtype=float))
-    return values
+    return np.asarray(first * np.power(1.0 - first / trace, np.arange(count, dtype=float)))
 
 
 def on_the_diagonal(

@@ -176,12 +176,7 @@ def merging(model: FusedModel) -> Callable[[Iterable[Summary | Rows], Callable[[
 
 
 def _filled_in(
-    model: FusedModel,
-    sent: Mapping[str, Any],
-    places: Mapping[str, Any],
-    n_new: int,
-    lacking: str | None,
-    digest: str,
+    model: FusedModel, sent: Mapping[str, Any], places: Mapping[str, Any], n_new: int, mode: str | None, digest: str
 ) -> dict[str, Any]:
     """Messages of every party about every new sample; `digest` is that of the samples."""
 
@@ -207,7 +202,7 @@ def _filled_in(
         if summary.diagonal is not None:
             diagonal = Rounded(sent_to(spread(summary.diagonal, diagonal, own), home))
         made[name] = partial(Rows, name, summary_id, digest, diagonal=diagonal)
-    if lacking == "complete":
+    if mode == "complete":
         # By the weights of the fit; where it completed no rows, they are learned from its samples.
         if model.lacking is not None and model.lacking.mode == "complete":
             weights = model.lacking.completion

@@ -260,7 +260,7 @@ def tall_empty(shape: tuple[int, ...], reference: Array, memory: MemoryLimit | N
     return namespace(reference).empty(shape, dtype=reference.dtype, device=device(reference))
 
 
-def out_of_memory_errors() -> tuple[type[BaseException], ...]:
+def memory_errors() -> tuple[type[BaseException], ...]:
     """What the array libraries in use raise when memory runs out."""
     torch = sys.modules.get("torch")
     return (MemoryError,) if torch is None else (MemoryError, torch.OutOfMemoryError)

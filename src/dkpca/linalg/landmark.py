@@ -202,8 +202,7 @@ class LandmarkBlock:
         """Return inv(L)' right, or zero for a zero matrix."""
         if not self.L.any():
             return np.zeros_like(right)
-        solved: Matrix = solve_triangular(self.L, right, lower=True, trans="T")
-        return solved
+        return np.asarray(solve_triangular(self.L, right, lower=True, trans="T"))
 
     def additions(self, n: int) -> float:
         """Most roundings that a term of a sum over all rows meets: in its strip, its group, and among the groups."""
@@ -611,8 +610,7 @@ def draw_rows(gram: Gram, size: int, random_state: int) -> Array:
     def of(first: int, part: RowGroup) -> Matrix:
         before = ends[first] - totals[first]
         own = draws[(draws >= before) & (draws < ends[first])] - before
-        found = np.searchsorted(summed(part), own, side="right")
-        return np.asarray(first + np.minimum(found, len(part) - 1))
+        return np.asarray(first + np.minimum(np.searchsorted(summed(part), own, side="right"), len(part) - 1))
 
     positions = np.concatenate(list(over(of, diagonal)))
     return sent_to(positions[np.append(True, np.diff(positions) > 0)], gram.reference)

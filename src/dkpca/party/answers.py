@@ -198,8 +198,7 @@ def _matched(party: Party, question: q.MatchedGiven) -> messages.Told:
         places = q.numbers_in(question.places)
         if len(places) != length or len(set(places.tolist())) != length or int(places.max()) >= question.n_samples:
             raise ProtectionError(f"party {name!r}: the places of its samples are not one for each")
-        by_place = np.argsort(places, kind="stable")
-        party.order[batch] = rows_at(by_place.tolist())
+        party.order[batch] = rows_at(np.argsort(places, kind="stable").tolist())
         party.union[batch] = Union(question.n_samples, dict(zip(shared, places[common].tolist(), strict=True)))
     return messages.Told(name)
 
@@ -362,8 +361,7 @@ def _reveal(party: Party, question: q.ReceivedGiven) -> messages.Reveal:
 def _audit(party: Party, question: q.AuditWanted) -> messages.AuditRows:
     state = party.whole_state(PartyState)
     X = party.table(state.kernel.columns_are)
-    ids = party.sample_ids()
-    found = summaries.true_rows(state, X, question.request, sample_ids=ids, limits=party.limits)
+    found = summaries.true_rows(state, X, question.request, sample_ids=party.sample_ids(), limits=party.limits)
     return found if party.here else replace(found, rows=found.rows.columns(slice(None)))
 
 

@@ -129,8 +129,7 @@ def _message(path: Path) -> Source:
     result = files.receive(path, Scores).message
     names = [str(row) for row in range(result.scores.shape[0])]
     told = {name: getattr(result, name) for name in TOLD if hasattr(result, name)}
-    scores = _matrix(result.scores.decode())
-    return Source(path, names, scores, result.sample_digest, told=told, numbered=True)
+    return Source(path, names, _matrix(result.scores.decode()), result.sample_digest, told=told, numbered=True)
 
 
 def _embedding(path: Path) -> Source:

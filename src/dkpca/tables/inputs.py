@@ -521,12 +521,7 @@ def _checked(found: PartyTables, kernels: Mapping[str, Any]) -> dict[str, Array]
 
 
 def for_new_samples(
-    given: Mapping[str, Any],
-    states: Mapping[str, State],
-    sample_ids: Any,
-    lacking: str | None = None,
-    *,
-    of_fit: bool = False,
+    given: Mapping[str, Any], states: Mapping[str, State], sample_ids: Any, lacking: str | None, *, of_fit: bool
 ) -> PartyTables:
     """Check tables of new samples, or once more those of the fit, against those of the fit."""
     kernels = {name: states[name].kernel for name in given}
@@ -597,8 +592,7 @@ def _code(text: str) -> float:
     if number is not None and abs(number) < BEYOND:
         return number
     text = text if number is None else str(int(number))
-    fingerprint = hashlib.blake2b(text.encode(), digest_size=8).digest()
-    return BEYOND + int.from_bytes(fingerprint) % 2**52
+    return BEYOND + int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) % 2**52
 
 
 def _number(text: str) -> float | None:
