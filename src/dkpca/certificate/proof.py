@@ -258,13 +258,7 @@ class Widths:
 
 
 def certify(
-    errors: Sequence[PartyError],
-    *,
-    law: Law,
-    pairs: Eigenpairs,
-    fused_trace: float,
-    centered: bool = True,
-    Q: Array | None = None,
+    errors: Sequence[PartyError], *, law: Law, pairs: Eigenpairs, fused_trace: float, centered: bool, Q: Array | None
 ) -> Certificate:
     """Derive the certificate of the leading eigenpairs of the fused matrix, whose trace is that before centering."""
     # -below I <= K - L <= above I, from the parties' own numbers and, where it is known, from G.

@@ -77,6 +77,7 @@ SMALL = 128  # rows of a block
 FEW = 2 * SMALL  # rows for which float32 is precise enough: n^2 / 2 roundings at worst are within ...
 WIDER = 1.003  # ... what a bound on a norm is widened by
 SINGLE = 2.0**-24  # largest relative error of a rounding in float32
+Rounding = tuple[bool, float, float]  # differences in float32; a share of the trace of a block; what is beside it
 ROUGH = 2e-3  # rounding in float32, as a share of the eigenvalue behind the last, that is not worth twice the time
 
 
@@ -109,10 +110,10 @@ class ResidualBound:
 
 
 def residual_bound(
-    within: Callable[[Sequence[slice]], Array], rows: slice, F: Array, V: Array, rounding: tuple[bool, float, float]
+    within: Callable[[Sequence[slice]], Array], rows: slice, F: Array, V: Array, rounding: Rounding
 ) -> ResidualBound:
     """Bound K - F F' for some rows by diagonal blocks; its norm lacks the rounding, which the caller adds."""
-    rough, share, slack = rounding  # differences in float32; a share of the trace of a block; what is beside it
+    rough, share, slack = rounding
     # Rows of a block are far apart: neighbors are often alike, and alike is large.
     height, xp = F.shape[0], namespace(F)
     blocks = max(1, height // SMALL)
@@ -541,12 +542,7 @@ def _turned(within: Matrix, square: Array) -> Matrix | None:
 
 
 def _lifted(
-    gram: Gram,
-    leading: Array,
-    behind: Array,
-    chosen: Chosen,
-    found: FeatureSpectrum,
-    rounding: tuple[bool, float, float] | None,
+    gram: Gram, leading: Array, behind: Array, chosen: Chosen, found: FeatureSpectrum, rounding: Rounding | None
 ) -> tuple[Array, Array, Array, ResidualBound | None]:
     """Products V of the centered factor with leading columns, and with those behind; V'V; a bound on what is left."""
     xp, k = namespace(leading), leading.shape[1]

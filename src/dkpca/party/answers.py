@@ -361,7 +361,7 @@ def _reveal(party: Party, question: q.ReceivedGiven) -> messages.Reveal:
 def _audit(party: Party, question: q.AuditWanted) -> messages.AuditRows:
     state = party.whole_state(PartyState)
     X = party.table(state.kernel.columns_are)
-    found = summaries.true_rows(state, X, question.request, sample_ids=party.sample_ids(), limits=party.limits)
+    found = summaries.true_rows(state, X, question.request, ids=party.sample_ids(), limits=party.limits)
     return found if party.here else replace(found, rows=found.rows.columns(slice(None)))
 
 

@@ -32,7 +32,6 @@ CERTIFICATE = "certificate.json"  # beside an embedding
 PROVED = ("captured_share_at_least", "optimality_at_least")
 TOLD = dict.fromkeys((*PROVED, "optimality_estimate"), Share) | {"meaning": Line, "n_parties": Count}
 COMPONENT = re.compile(r"component_\d+")
-PLAIN = Reading()
 TURNED = "samples are rotated by a secret of the parties: a point is not a sample; each party can draw its own"
 FITTED, NEW, OUTSIDE, COMPLETED, NEW_COMPLETED = range(5)
 TOP_COLUMNS = 8
@@ -176,13 +175,13 @@ class Content:
 def assemble(
     path: Path,
     *,
-    table: Path | None = None,
-    how: Reading = PLAIN,
-    labels: Path | None = None,
-    label_columns: Sequence[str] = (),
-    how_labels: Reading = PLAIN,
-    new: Sequence[Path] = (),
-    title: str | None = None,
+    table: Path | None,
+    how: Reading,
+    labels: Path | None,
+    label_columns: Sequence[str],
+    how_labels: Reading,
+    new: Sequence[Path],
+    title: str | None,
 ) -> Content:
     """Read everything, name the samples as the reader does, and compute what the page shows."""
     for file, reads in ((table, how), (labels, how_labels)):

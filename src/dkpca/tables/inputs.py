@@ -509,9 +509,7 @@ def _dense(given: Mapping[str, Any], kernels: Mapping[str, Any], matrices: Colle
 
 def _checked(found: PartyTables, kernels: Mapping[str, Any]) -> dict[str, Array]:
     """Tables as arrays of one kind and, where all parties have all samples, of one length."""
-    tables = {
-        name: check_table(name, own, columns_are=kernels[name].columns_are) for name, own in found.tables.items()
-    }
+    tables = {n: check_table(n, own, columns_are=kernels[n].columns_are) for n, own in found.tables.items()}
     if found.places is None:
         _check_same_length(tables)
     kinds = {_kind(table) for table in tables.values()}
