@@ -573,11 +573,9 @@ def _codes(column: Any) -> Any:
         numbers[np.isnan(numbers)] = NOTHING
         numbers[large] = [_code(str(int(value))) for value in column[large].tolist()]
         return numbers
-    known: dict[str, float] = {}
-    texts = (None if is_missing(v) else str(float(v) if isinstance(v, bool) else v) for v in column.tolist())
-    return np.array(
-        [NOTHING if t is None else known[t] if t in known else known.setdefault(t, _code(t)) for t in texts]
-    )
+    texts = [None if is_missing(v) else str(float(v) if isinstance(v, bool) else v) for v in column.tolist()]
+    known = {text: NOTHING if text is None else _code(text) for text in set(texts)}
+    return np.array([known[text] for text in texts])
 
 
 def is_missing(value: Any) -> bool:
