@@ -336,9 +336,7 @@ def _widths(
 
 def _missed_within(pairs: Eigenpairs) -> Matrix:
     """Matrix above V'RV for the part R of the fused matrix that the center's solver missed."""
-    if pairs.missed_within is None:
-        return pairs.missed_norm * np.eye(pairs.values.shape[0])
-    return pairs.missed_within
+    return pairs.missed_norm * np.eye(pairs.values.shape[0]) if pairs.missed_within is None else pairs.missed_within
 
 
 def _eigenvalues_at_most(found: Vector, pairs: Eigenpairs, G: Ceiling) -> Matrix:

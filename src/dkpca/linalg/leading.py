@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from dkpca.errors import InputError, OutOfMemoryError
-from dkpca.linalg.arrays import device as device_of
 from dkpca.linalg.arrays import dtype_name, free_memory, itemsize, memory_errors, namespace, on_gpu, quiet, same_place
 from dkpca.linalg.dense import Dense, Enough
 from dkpca.linalg.eigenpairs import Eigenpairs, repeated
@@ -80,7 +79,7 @@ def leading(
             "try solver='landmark', float32 or fewer pairs"
         ) from error
     here = same_place(gram.reference, gram.home)
-    there = "" if here else f", rows in host memory, computed on {device_of(gram.reference)}"
+    there = "" if here else f", rows in host memory, computed on {gram.reference.device}"
     return replace(pairs, solver=f"{pairs.solver}{there} ({reason})")
 
 
