@@ -115,7 +115,6 @@ def run_settings(data: bytes) -> None:
     """Read the settings of a run."""
     _file("settings.json", data)
     runs.read_settings(scratch())
-    runs.is_projection(scratch())
 
 
 def fit_settings(data: bytes) -> None:

@@ -104,13 +104,8 @@ class MissingPartyWarning(DataWarning):
 
 def warn(sentences: Iterable[str], category: type[Warning] = DataWarning) -> None:
     """Say each as a warning of whoever called the library, through scikit-learn or not."""
-    for sentence in sentences:
-        warnings.warn(sentence, category, stacklevel=_levels_up())
-
-
-def _levels_up() -> int:
-    """Calls from `warn` to the first that is of neither library."""
-    frame, levels = sys._getframe(1), 1
+    frame, levels = sys._getframe(), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("dkpca", "sklearn"):
         frame, levels = frame.f_back, levels + 1
-    return levels
+    for sentence in sentences:
+        warnings.warn(sentence, category, stacklevel=levels)

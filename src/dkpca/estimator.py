@@ -243,9 +243,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         X = scverse.unwrapped(X)
         self.fit(X, y, covariates=covariates, sample_ids=sample_ids)
         scores = self.eigenvectors_ * namespace(self.eigenvalues_).sqrt(self.eigenvalues_)[None, :]
-        if self._cluster:
-            return scores
-        return self._labeled(as_precise_as(X, scores), self._ids)
+        return scores if self._cluster else self._labeled(as_precise_as(X, scores), self._ids)
 
     def transform(self, X: AnyTables, *, covariates: Any = None, sample_ids: Any = None) -> Array:
         """Place new samples: their scores, (n_samples, n_components), in the order of the first table.
@@ -371,7 +369,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             known = _learned(cluster.in_order_of_rows(covariates, X, compute.timeout))
             model, states, shield = in_process.fit(tables, replace(settings, audit=None), here, covariates=known)
         states = _with_columns(model, states, columns, settings)
-        self._take_over(model, list(tables), states, shield)
+        self._take_over(model, list(tables), states, shield, None)
         self._cluster, self._training = "rows", tables
         return self if settings.audit is None else self.run_audit(settings.audit)
 
@@ -413,9 +411,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         why = agreement.missing(self.model_, self._shield.protect)
         if why:
             raise InputError(f"agreement_test compares parties, and {why}")
-        return agreement.unrelated(
-            self.model_, n_permutations=n_permutations, seed=Fit(random_state=random_state).seed
-        )
+        return agreement.unrelated(self.model_, n_permutations, Fit(random_state=random_state).seed)
 
     def _audited(self, model: Any) -> Self:
         self.model_, self.certificate_ = model, model.certificate
@@ -577,12 +573,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         return fit, compute
 
     def _take_over(
-        self,
-        model: Any,
-        names: list[str],
-        states: Mapping[str, State],
-        shield: Shield,
-        ids: Sequence[Any] | None = None,
+        self, model: Any, names: list[str], states: Mapping[str, State], shield: Shield, ids: Sequence[Any] | None
     ) -> Self:
         """Set the fitted attributes from a fit or from a file."""
         self._states, self._shield, self._ids = dict(states), shield, ids

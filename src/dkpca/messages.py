@@ -25,6 +25,7 @@ SEED_BYTES = 32
 POINT_BYTES = 32  # of a point of P-256
 TOKEN_BYTES = 16  # of the 32 of HMAC-SHA256: a chance of 1e-27 that any two of a million ids collide
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+HEX = re.compile(r"[0-9a-f]{64}")
 MOST_AUDITED = 5000  # rows of one audit
 
 
@@ -35,7 +36,7 @@ def check_party_name(name: str, what: str = "party name") -> str:
     return name
 
 
-def _checked(valid: Callable[[Any], bool], words: str) -> Callable[[str, Any], None]:
+def _checked(valid: Callable[[Any], object], words: str) -> Callable[[str, Any], None]:
     """Return a validator for a field; `words` is its error text, with `{}` for the value."""
 
     def check(field: str, value: Any) -> None:
@@ -49,12 +50,8 @@ def _ascending(value: tuple[int, ...]) -> bool:
     return 1 <= len(value) <= MOST_AUDITED and value[0] >= 0 and all(a < b for a, b in pairwise(value))
 
 
-def _is_hex(value: str) -> bool:
-    return re.fullmatch(r"[0-9a-f]{64}", value) is not None
-
-
 PartyName = Annotated[str, lambda field, name: check_party_name(name)]
-Fingerprint = Annotated[str, _checked(_is_hex, "is not a sha256 digest")]
+Fingerprint = Annotated[str, _checked(HEX.fullmatch, "is not a sha256 digest")]
 Count = Annotated[int, _checked(lambda value: value >= 1, "is {}, less than 1")]
 Finite = Annotated[float, _checked(math.isfinite, "is {}, not a finite number")]
 NotNegative = Annotated[float, _checked(lambda value: 0 <= value < math.inf, "is {}, not a finite number >= 0")]
@@ -62,7 +59,7 @@ Share = Annotated[float, _checked(lambda value: 0 <= value <= 1 + 1e-6, "is {}, 
 Positive = Annotated[float, _checked(lambda value: 0 < value < math.inf, "is {}, not a finite number > 0")]
 Bits = Annotated[int, _checked(lambda value: value in RING_BITS, f"is {{}}, not one of {list(RING_BITS)}")]
 Line = Annotated[str, _checked(str.isprintable, "has letters that cannot be printed")]
-Secret = Annotated[str, _checked(_is_hex, f"is not a secret of {SEED_BYTES} bytes")]
+Secret = Annotated[str, _checked(HEX.fullmatch, f"is not a secret of {SEED_BYTES} bytes")]
 Positions = Annotated[
     tuple[int, ...], _checked(_ascending, f"are not 1 to {MOST_AUDITED} positions, ascending and each once")
 ]

@@ -59,9 +59,7 @@ def outcomes(
 
 def _by_numbers(scores: Numbers, numbers: Any) -> list[tuple[str, float, float]]:
     there = np.isfinite(numbers)
-    if there.sum() < LEAST_SAMPLES:
-        return []
-    if np.ptp(numbers[there]) == 0:
+    if there.sum() < LEAST_SAMPLES or np.ptp(numbers[there]) == 0:
         return []
     tests = [np.ptp(own) > 0 and scipy.stats.spearmanr(own, numbers[there]) for own in scores[there].T]
     return [("Spearman", float(t.statistic), float(t.pvalue)) if t else ("Spearman", *NOTHING) for t in tests]

@@ -130,28 +130,21 @@ def turned(change: Change, spectrum: Spectrum, added: Sequence[float] = (), alon
         return np.ones(D)
     _, Y = np.linalg.eigh(H)
     # Of the eigenvectors behind the leading D: 1 minus the rest would lose the digits.
-    sines: Vector = np.minimum(np.sum(Y[:D, :-D] ** 2, axis=1), 1.0)
-    return sines
+    return np.asarray(np.minimum(np.sum(Y[:D, :-D] ** 2, axis=1), 1.0))
 
 
 # The estimate itself.
 
 
 def component_errors(
-    errors: Sequence[PartyError],
-    law: Law,
-    pairs: Eigenpairs,
-    *,
-    random_state: int = 0,
-    device: str | None = None,
-    Q: Array | None = None,
+    errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, seed: int, device: str | None, Q: Array | None
 ) -> tuple[float, ...]:
     """Estimate the squared sine between each component, off columns Q, and the true leading subspace."""
     # All rows are looked at where that is cheap beside the solver, and a sample of them otherwise.
     V, n = pairs.vectors, pairs.vectors.shape[0]
     exact = pairs.extension.anchors is None  # the solver passed over the whole matrix
     all_rows = n <= ROWS or (exact and ((law.linear and not on_workers(V)) or n <= MOST_PASSED))
-    few = np.sort(np.random.default_rng([random_state, n]).choice(n, min(n, ROWS), replace=False))
+    few = np.sort(np.random.default_rng([seed, n]).choice(n, min(n, ROWS), replace=False))
     factors = parts_of(errors, law)  # and what else the law needs of each sample, which is not cut
     at_few = [rows_of(A, sent_to(few, reference_of(A))) for A in factors]
     lengths = [to_numpy(column_squares(e.factor)).astype(float) for e in errors]
@@ -160,7 +153,7 @@ def component_errors(
     spectrum = spectrum_at(pairs.values, V, pairs.nearby, positions, Q)
     known = np.hstack([spectrum.components * spectrum.values, spectrum.near * spectrum.near_values])
     image, lost, rounding = _images(
-        law, factors, cut, pairs, few, known if exact else None, all_rows=all_rows, seed=random_state, device=device
+        law, factors, cut, pairs, few, known if exact else None, all_rows=all_rows, seed=seed, device=device
     )
     shares, level = entering(law, at_few, len(errors)), 0.0
     if not law.linear:  # no cut of the factors shows it; a multiple of I would turn nothing
@@ -281,8 +274,7 @@ def column_scales(error: PartyError, lengths: Vector) -> Vector:
     tail = tail_values(error, float(lengths.sum()), taken)
     kept = np.ones(len(lengths))
     kept[len(lengths) - taken :] -= np.minimum(np.divide(tail, behind, out=np.zeros(taken), where=behind > 0), 1.0)
-    scales: Vector = np.sqrt(kept[: max(1, int(np.max(np.nonzero(kept)[0], initial=-1)) + 1)])  # no zeros at the end
-    return scales
+    return np.asarray(np.sqrt(kept[: max(1, int(np.max(np.nonzero(kept)[0], initial=-1)) + 1)]))  # no zeros behind
 
 
 def tail_values(error: PartyError, sent: float, count: int) -> Vector:
@@ -292,8 +284,7 @@ def tail_values(error: PartyError, sent: float, count: int) -> Vector:
     first = max(0.0, min(error.left_out - error.overlap, trace))
     if not first > error.rounding * 1e-6:
         return np.zeros(count)
-    values: Vector = first * np.power(1.0 - first / trace, np.arange(count, dtype=float))
-    return values
+    return np.asarray(first * np.power(1.0 - first / trace, np.arange(count, dtype=float)))
 
 
 def on_the_diagonal(
@@ -372,17 +363,15 @@ def rounded_again(rows: Array, factor: Factor, seed: int, magnified: float) -> A
     return like(values + noise * (RELATIVE * relative * np.abs(values) + fixed[None, :]), rows)
 
 
-def everywhere(
-    errors: Sequence[PartyError], lengths: Sequence[Vector], shares: Sequence[float], n_samples: int
-) -> float:
+def everywhere(errors: Sequence[PartyError], lengths: Sequence[Vector], shares: Sequence[float], n: int) -> float:
     """Squared length of N v for what hits every direction alike, beside rounding for the wire."""
     # What the party's arithmetic did, as far as a solver may; and what its landmarks missed: a matrix of norm b and
     # trace t takes a vector of length one to a length of sqrt(b t / n), on average.
     total = 0.0
     for error, own, share in zip(errors, lengths, shares, strict=True):
         trace = max(0.0, error.trace - float(own.sum()))
-        total += MISSED * (share * min(error.overlap, trace)) * (share * trace) / n_samples
-        most = solver_error(n_samples, error.trace, error.received) if isinstance(error.factor, Tall) else math.inf
+        total += MISSED * (share * min(error.overlap, trace)) * (share * trace) / n
+        most = solver_error(n, error.trace, error.received) if isinstance(error.factor, Tall) else math.inf
         total += ARITHMETIC * min(share * min(error.rounding, most), LARGEST) ** 2
     return total
 

@@ -18,7 +18,7 @@ from dkpca.linalg.arrays import Array, dtype_name, growth, like, namespace, quie
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.landmark import MOST_NUMBERS, part_below
-from dkpca.linalg.precision import Factor, reference_of, reweighed, row_squares, whole
+from dkpca.linalg.precision import Factor, reference_of, row_squares, scaled, whole
 from dkpca.linalg.rows import Index, Made, cross, off, pick, row_chunks, times, triangle
 from dkpca.messages import Summary
 
@@ -61,7 +61,9 @@ class PartyError:
     @classmethod
     def of(cls, summary: Summary, factor: Factor, weight: float, bound: Array | None = None) -> "PartyError":
         """Read it off a message and its factor; `bound` is one on the true diagonal, where it is known."""
-        factor = factor if weight == 1.0 else reweighed(factor, weight**0.5)
+        if weight != 1.0:
+            first = reference_of(factor)[0, :]
+            factor = scaled(factor, namespace(first).full_like(first, weight**0.5))
         received = row_squares(factor)
         xp = namespace(received)
         left_out, rounding = weight * summary.left_out_norm, weight * summary.rounding_norm
@@ -256,13 +258,7 @@ class Widths:
 
 
 def certify(
-    errors: Sequence[PartyError],
-    *,
-    law: Law,
-    pairs: Eigenpairs,
-    fused_trace: float,
-    centered: bool = True,
-    Q: Array | None = None,
+    errors: Sequence[PartyError], *, law: Law, pairs: Eigenpairs, fused_trace: float, centered: bool, Q: Array | None
 ) -> Certificate:
     """Derive the certificate of the leading eigenpairs of the fused matrix, whose trace is that before centering."""
     # -below I <= K - L <= above I, from the parties' own numbers and, where it is known, from G.
@@ -340,9 +336,7 @@ def _widths(
 
 def _missed_within(pairs: Eigenpairs) -> Matrix:
     """Matrix above V'RV for the part R of the fused matrix that the center's solver missed."""
-    if pairs.missed_within is None:
-        return pairs.missed_norm * np.eye(pairs.values.shape[0])
-    return pairs.missed_within
+    return pairs.missed_norm * np.eye(pairs.values.shape[0]) if pairs.missed_within is None else pairs.missed_within
 
 
 def _eigenvalues_at_most(found: Vector, pairs: Eigenpairs, G: Ceiling) -> Matrix:

@@ -244,7 +244,8 @@ class Certificate:
 
     def statements(self) -> list[str]:
         """Return the certificate in plain words, with all its details."""
-        D, T = self.n_components, self.n_samples
+        D, T, probe = self.n_components, self.n_samples, self.probe
+        found = "" if probe is None or math.isinf(probe.factor) else FOUND.format(probe.factor, probe.confidence)
         pairs = zip(self.eigenvalues_at_least, self.eigenvalues_at_most, strict=True)
         width = max(((high - low) / high for low, high in pairs if high > 0), default=0.0)
         return [
@@ -258,15 +259,9 @@ class Certificate:
                 "The subspace certificate", "subspace error", self.subspace_error_at_most, self.subspace_error_trivial
             ),
             _bounded("Theorem 1 of the paper", "|sin Theta|_F", self.theorem_1, math.sqrt(min(D, T - D))),
-            *self._searched(),
+            *([] if probe is None else [f"{SEARCHED}{found}."]),
             *self._about_rows(),
         ]
-
-    def _searched(self) -> list[str]:
-        if self.probe is None:
-            return []
-        found = "" if math.isinf(self.probe.factor) else FOUND.format(self.probe.factor, self.probe.confidence)
-        return [f"{SEARCHED}{found}."]
 
     def _about_rows(self) -> list[str]:
         """What true rows proved, and what stands in place of those that are lacking."""

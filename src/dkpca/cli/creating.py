@@ -53,8 +53,7 @@ def create(
         owner, _, columns = str(given["covariates"]).partition(":")
         about |= {"covariates": {owner.lower(): o.column_names([columns])}}
     taken_out = about.get("covariates", {})
-    terms = Terms("", align=align, taken_out=taken_out, study=True)
-    check_terms(parties, settings, terms)
+    check_terms(parties, settings, Terms("", align=align, taken_out=taken_out, study=True))
     with reached(folder) as there:
         fit = tomllib.loads(to_toml(settings))
         here = founding.found(there, Memory(own), name.lower(), parties, fit, **about)

@@ -58,9 +58,7 @@ def at_hand(path: Path, party: str | None, id_column: str | None, **given: Any) 
         raise InputError(f"{table}: is a directory, not a table; give a file")
     how = reading(file.reading if file else PLAIN, given)
     name = party if party is not None else (file.party if file else None)
-    return Holding(
-        party=o.party_name(name, table), path=table, reading=replace(how, id_column=id_column or how.id_column)
-    )
+    return Holding(o.party_name(name, table), table, replace(how, id_column=id_column or how.id_column))
 
 
 def reading(before: Reading, given: Mapping[str, Any]) -> Reading:

@@ -115,9 +115,7 @@ def audited(model: FusedModel, asked: AuditRequest, answers: Iterable[AuditRows]
     return replace(model, certificate=replace(model.certificate, audit=audit))
 
 
-def _sums(
-    model: FusedModel, errors: Sequence[PartyError], answers: Sequence[AuditRows], chosen: Array
-) -> list[Array]:
+def _sums(model: FusedModel, errors: Sequence[PartyError], sent: Sequence[AuditRows], chosen: Array) -> list[Array]:
     """Sums over all columns of the s rows drawn, a few columns at a time; E is the true matrix K minus the fused one.
 
     Squared lengths of rows of E over the largest entry of K, (s,); K V and K U for what lies behind the components,
@@ -135,7 +133,7 @@ def _sums(
     def of(part: slice) -> list[Array]:
         # D_j = K_j - A_j A_j' at each party, and E = K - L for what the law makes of them, for some columns.
         rows = []
-        for answer, weight, largest in zip(answers, weights, units, strict=True):
+        for answer, weight, largest in zip(sent, weights, units, strict=True):
             K = answer.columns(part)
             if (found := float(xp.max(xp.abs(K))) * weight) > ABSURD * largest:  # |K_ij| <= max_i K_ii
                 raise FusionError(

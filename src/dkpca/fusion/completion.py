@@ -222,10 +222,8 @@ def held_out(parties: Mapping[str, Held], n_samples: int, *, seed: int = 0) -> d
         hidden = {name: order[k * n_hidden[name] :][: n_hidden[name]] for name, order in mixed.items()}
         # Hide a part of every party's rows at once, complete them from the rest, and compare with the true ones.
         shown = {
-            name: replace(
-                held, factor=np.delete(held.factor, hidden[name], axis=0), rows=np.delete(held.rows, hidden[name])
-            )
-            for name, held in parties.items()
+            n: replace(held, factor=np.delete(held.factor, hidden[n], axis=0), rows=np.delete(held.rows, hidden[n]))
+            for n, held in parties.items()
         }
         completed = _swept(shown, n_samples, set()).filled
         for name, held in parties.items():

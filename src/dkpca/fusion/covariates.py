@@ -40,9 +40,7 @@ class Covariates:
     def of(cls, table: Any) -> "Covariates":
         """Learn from the covariates of a fit: one row for each sample."""
         columns = _columns(table)
-        categories = tuple(
-            () if values.dtype.kind == "f" else tuple(sorted(set(values))) for values in columns.values()
-        )
+        categories = tuple(() if v.dtype.kind == "f" else tuple(sorted(set(v))) for v in columns.values())
         C, labels = _coded(columns, categories)
         mean = C.mean(axis=0)
         # C - mean = Q R with orthonormal Q, off the ones vector; a new row c has q = (c - mean) R^-1.

@@ -188,9 +188,7 @@ def fuse(
     trace = fused_gram.trace()
     certificate = replace(
         certify(errors, law=combined.law, pairs=pairs, fused_trace=trace, centered=how.center, Q=Q),
-        component_error_estimates=component_errors(
-            errors, combined.law, pairs, random_state=seed, device=device, Q=Q
-        ),
+        component_error_estimates=component_errors(errors, combined.law, pairs, seed=seed, device=device, Q=Q),
         meaning=combined.meaning,
         completed=None if lacked is None else lacked.described(),
     )

@@ -225,11 +225,7 @@ def by_name(received: Iterable[ReceivedT], what: str, roster: Collection[str] | 
 
 
 def check_same(
-    received: Mapping[str, M],
-    what: str,
-    value: Callable[[M], object],
-    advice: str,
-    shown: Callable[[object], str] = str,
+    received: Mapping[str, M], what: str, value: Callable[[M], object], advice: str, shown: Callable[[Any], str] = str
 ) -> None:
     """Raise `FusionError` unless a value is the same for all."""
     first, *others = received

@@ -99,7 +99,7 @@ def place(
 
 def project(model: FusedModel, rows: Iterable[Rows]) -> Array:
     """Scores of new samples from their factor rows; for training samples `model.scores`, up to rounding."""
-    by_party = one_per_party(model.received, rows, lambda message, summary: message.factor.shape[1] == summary.rank)
+    by_party = one_per_party(model.received, rows, lambda m, s: m.factor.shape[1] == s.rank)
     return placing(model)([by_party[name] for name in model.summaries])
 
 
@@ -123,9 +123,7 @@ def placing(model: FusedModel) -> Callable[[Sequence[Rows]], Array]:
 @threads_of_our_own()
 def project_exact(model: FusedModel, partials: Iterable[Partials]) -> Array:
     """Scores of new samples by the paper's method: true kernel rows, centered with the fused matrix."""
-    by_party = one_per_party(
-        model.received, partials, lambda message, summary: message.partial.shape[1] == summary.n_samples
-    )
+    by_party = one_per_party(model.received, partials, lambda m, s: m.partial.shape[1] == s.n_samples)
     if any(kernel != model.kernel for kernel in model.kernels.values()) or set(model.weights.values()) != {1.0}:
         raise FusionError("the exact projection needs one kernel of the joined table; use projection='extend'")
     # The paper's way: partial distances (or inner products) add up to those of the joined table, and the kernel is
@@ -176,12 +174,7 @@ def merging(model: FusedModel) -> Callable[[Iterable[Summary | Rows], Callable[[
 
 
 def _filled_in(
-    model: FusedModel,
-    sent: Mapping[str, Any],
-    places: Mapping[str, Any],
-    n_new: int,
-    lacking: str | None,
-    digest: str,
+    model: FusedModel, sent: Mapping[str, Any], places: Mapping[str, Any], n_new: int, mode: str | None, digest: str
 ) -> dict[str, Any]:
     """Messages of every party about every new sample; `digest` is that of the samples."""
 
@@ -207,7 +200,7 @@ def _filled_in(
         if summary.diagonal is not None:
             diagonal = Rounded(sent_to(spread(summary.diagonal, diagonal, own), home))
         made[name] = partial(Rows, name, summary_id, digest, diagonal=diagonal)
-    if lacking == "complete":
+    if mode == "complete":
         # By the weights of the fit; where it completed no rows, they are learned from its samples.
         if model.lacking is not None and model.lacking.mode == "complete":
             weights = model.lacking.completion

@@ -289,9 +289,7 @@ def center_weights(weights: Weights, law: str | None) -> Weights:
     return None if law is not None and LAWS[law].multiplies else weights
 
 
-def party_weights(
-    weights: Weights, factors: Mapping[str, Factor], law: Law, *, centered: bool = False
-) -> dict[str, float]:
+def party_weights(weights: Weights, factors: Mapping[str, Factor], law: Law, *, centered: bool) -> dict[str, float]:
     """What each party's matrix is multiplied by; `centered`: the factors came so, as those of a blind fit do."""
     check_weights(weights, factors)
     if weights is None:

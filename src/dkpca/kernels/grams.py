@@ -169,8 +169,7 @@ class FusedGram(Gram):
         self.law, self.memory, self.home_parts = law, memory, list(parts)  # `Law.parts`
         self.parts = self.home_parts if place is None else [placed(A, place) for A in parts]
         self.n, self.reference, self.home = parts[0].shape[0], reference_of(self.parts[0]), reference_of(parts[0])
-        lazy = any(isinstance(A, Tall) for A in self.parts)
-        self._merged = None if lazy else law.merge(self.parts)
+        self._merged = None if any(isinstance(A, Tall) for A in self.parts) else law.merge(self.parts)
         self.widths = [A.shape[1] for A in self.rows(slice(0, 1))]  # columns of the merged factors
         self.entry_operations = 2.0 * sum(self.widths)
 
@@ -293,8 +292,7 @@ class FusedGram(Gram):
 
     def block(self, rows: Index, columns: Index) -> Array:
         # Eq. (4) or (2) of the paper for some entries: the law over A_j[rows] A_j[columns]'.
-        pairs = zip(self.rows(rows), self.rows(columns), strict=True)
-        return self.law.recombine(A @ B.T for A, B in pairs)
+        return self.law.recombine(A @ B.T for A, B in zip(self.rows(rows), self.rows(columns), strict=True))
 
     @property
     def factor(self) -> Array | None:

@@ -110,6 +110,8 @@ def let_go(part: Any) -> None:
 
 # Arrays of any library.
 
+device = array_api_compat.device  # where an array lives
+
 
 def namespace(*arrays: Array) -> Any:
     """Return the array API namespace shared by the arrays."""
@@ -121,11 +123,6 @@ def namespace(*arrays: Array) -> Any:
 def is_dask_array(x: Any) -> bool:
     """Whether an array is a Dask array."""
     return "dask.array" in sys.modules and isinstance(x, sys.modules["dask.array"].Array)
-
-
-def device(x: Array) -> Any:
-    """Return where the array lives."""
-    return array_api_compat.device(x)
 
 
 def to_numpy(x: Array) -> np.ndarray[Any, Any]:
@@ -263,7 +260,7 @@ def tall_empty(shape: tuple[int, ...], reference: Array, memory: MemoryLimit | N
     return namespace(reference).empty(shape, dtype=reference.dtype, device=device(reference))
 
 
-def out_of_memory_errors() -> tuple[type[BaseException], ...]:
+def memory_errors() -> tuple[type[BaseException], ...]:
     """What the array libraries in use raise when memory runs out."""
     torch = sys.modules.get("torch")
     return (MemoryError,) if torch is None else (MemoryError, torch.OutOfMemoryError)

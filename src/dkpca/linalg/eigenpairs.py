@@ -6,18 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dkpca.linalg.arrays import (
-    Array,
-    MemoryLimit,
-    eps,
-    is_dask_array,
-    like,
-    namespace,
-    on_gpu,
-    tall_empty,
-    to_numpy,
-    unit,
-)
+from dkpca.linalg.arrays import Array, MemoryLimit, eps, is_dask_array, like, namespace, on_gpu, tall_empty, to_numpy
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.rows import Distinct, Made, RowGroup, cross, groups, kept, multiply, over, pick, times
 
@@ -196,7 +185,7 @@ def repeated(pairs: Eigenpairs, rows: Distinct, memory: MemoryLimit | None) -> E
         missed_within=None if pairs.missed_within is None else pairs.missed_within * np.outer(flips, flips),
         nearby=None if nearby is None else replace(nearby, vectors=everywhere(nearby.vectors)),
         solver=f"{pairs.solver}; {len(roots)} of {n} samples are distinct",
-    ).with_residual(8.0 * len(signs) ** 0.5 * unit(signs) * float(pairs.values[0]))
+    ).with_residual(4.0 * len(signs) ** 0.5 * eps(signs) * float(pairs.values[0]))
 
 
 @dataclass(frozen=True)

@@ -106,8 +106,7 @@ class Gram(ABC):
 
     def affine(self, weights: Array) -> tuple[Array, Array, Array | None]:
         """W, c and S with scores = uncentered kernel row @ W + c + covariates @ S for a new sample."""
-        xp = namespace(weights)
-        return weights, xp.zeros_like(weights[0, :]), None
+        return weights, namespace(weights).zeros_like(weights[0, :]), None
 
     def inside(self, block: Array) -> Array:
         """Columns without what the matrix is known to take to zero."""

@@ -8,6 +8,7 @@ without it, for blocks wider than 64, and where a tile does not fit the device, 
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any, TypeVar
@@ -123,11 +124,9 @@ def _first_that_fits(tried: Callable[[Shape], None], shapes: Iterable[Shape]) ->
     from triton.runtime.errors import OutOfResources
 
     for shape in shapes:
-        try:
+        with suppress(OutOfResources):
             tried(shape)
-        except OutOfResources:
-            continue
-        return shape
+            return shape
     return None
 
 

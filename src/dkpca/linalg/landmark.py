@@ -77,6 +77,7 @@ SMALL = 128  # rows of a block
 FEW = 2 * SMALL  # rows for which float32 is precise enough: n^2 / 2 roundings at worst are within ...
 WIDER = 1.003  # ... what a bound on a norm is widened by
 SINGLE = 2.0**-24  # largest relative error of a rounding in float32
+Rounding = tuple[bool, float, float]  # differences in float32; a share of the trace of a block; what is beside it
 ROUGH = 2e-3  # rounding in float32, as a share of the eigenvalue behind the last, that is not worth twice the time
 
 
@@ -109,10 +110,10 @@ class ResidualBound:
 
 
 def residual_bound(
-    within: Callable[[Sequence[slice]], Array], rows: slice, F: Array, V: Array, rounding: tuple[bool, float, float]
+    within: Callable[[Sequence[slice]], Array], rows: slice, F: Array, V: Array, rounding: Rounding
 ) -> ResidualBound:
     """Bound K - F F' for some rows by diagonal blocks; its norm lacks the rounding, which the caller adds."""
-    rough, share, slack = rounding  # differences in float32; a share of the trace of a block; what is beside it
+    rough, share, slack = rounding
     # Rows of a block are far apart: neighbors are often alike, and alike is large.
     height, xp = F.shape[0], namespace(F)
     blocks = max(1, height // SMALL)
@@ -202,8 +203,7 @@ class LandmarkBlock:
         """Return inv(L)' right, or zero for a zero matrix."""
         if not self.L.any():
             return np.zeros_like(right)
-        solved: Matrix = solve_triangular(self.L, right, lower=True, trans="T")
-        return solved
+        return np.asarray(solve_triangular(self.L, right, lower=True, trans="T"))
 
     def additions(self, n: int) -> float:
         """Most roundings that a term of a sum over all rows meets: in its strip, its group, and among the groups."""
@@ -542,12 +542,7 @@ def _turned(within: Matrix, square: Array) -> Matrix | None:
 
 
 def _lifted(
-    gram: Gram,
-    leading: Array,
-    behind: Array,
-    chosen: Chosen,
-    found: FeatureSpectrum,
-    rounding: tuple[bool, float, float] | None,
+    gram: Gram, leading: Array, behind: Array, chosen: Chosen, found: FeatureSpectrum, rounding: Rounding | None
 ) -> tuple[Array, Array, Array, ResidualBound | None]:
     """Products V of the centered factor with leading columns, and with those behind; V'V; a bound on what is left."""
     xp, k = namespace(leading), leading.shape[1]
@@ -611,8 +606,7 @@ def draw_rows(gram: Gram, size: int, random_state: int) -> Array:
     def of(first: int, part: RowGroup) -> Matrix:
         before = ends[first] - totals[first]
         own = draws[(draws >= before) & (draws < ends[first])] - before
-        found = np.searchsorted(summed(part), own, side="right")
-        return np.asarray(first + np.minimum(found, len(part) - 1))
+        return np.asarray(first + np.minimum(np.searchsorted(summed(part), own, side="right"), len(part) - 1))
 
     positions = np.concatenate(list(over(of, diagonal)))
     return sent_to(positions[np.append(True, np.diff(positions) > 0)], gram.reference)

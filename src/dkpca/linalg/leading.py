@@ -5,17 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from dkpca.errors import InputError, OutOfMemoryError
-from dkpca.linalg.arrays import device as device_of
-from dkpca.linalg.arrays import (
-    dtype_name,
-    free_memory,
-    itemsize,
-    namespace,
-    on_gpu,
-    out_of_memory_errors,
-    quiet,
-    same_place,
-)
+from dkpca.linalg.arrays import dtype_name, free_memory, itemsize, memory_errors, namespace, on_gpu, quiet, same_place
 from dkpca.linalg.dense import Dense, Enough
 from dkpca.linalg.eigenpairs import Eigenpairs, repeated
 from dkpca.linalg.gram import Centered, Gram
@@ -82,14 +72,14 @@ def leading(
     check_size(gram if not isinstance(gram, Centered) else gram.base)
     try:
         pairs = work(gram, k).with_residual(gram.evaluation_error())
-    except out_of_memory_errors() as error:
+    except memory_errors() as error:
         where = "GPU memory" if on_gpu(gram.reference) else "memory"
         raise OutOfMemoryError(
             f"{where} ran out in solver {chosen!r} for n = {gram.n}, k = {k}; "
             "try solver='landmark', float32 or fewer pairs"
         ) from error
     here = same_place(gram.reference, gram.home)
-    there = "" if here else f", rows in host memory, computed on {device_of(gram.reference)}"
+    there = "" if here else f", rows in host memory, computed on {gram.reference.device}"
     return replace(pairs, solver=f"{pairs.solver}{there} ({reason})")
 
 
@@ -126,8 +116,7 @@ def enough_landmarks(gram: Gram, k: int, wanted: int | None) -> int:
 
 def landmarks_within(n: int, entry: float, operations: float) -> int:
     """Most landmarks m that take no more than so many operations, n m (entry + 3 m)."""
-    share = operations / n
-    return min(n, int(((entry**2 + 12.0 * share) ** 0.5 - entry) / 6.0))
+    return min(n, int(((entry**2 + 12.0 * (operations / n)) ** 0.5 - entry) / 6.0))
 
 
 def check_size(gram: Gram) -> None:

@@ -158,9 +158,7 @@ def on_one_worker(
     slices = [slice(end - size, end) for size, end in zip(sizes, np.cumsum(sizes).tolist(), strict=True)]
     if tell is not None:
         tell(told)
-    kept = [
-        _cut([task[1][j][rows] for rows in slices], shape, dtype, sizes) for j, (shape, dtype) in enumerate(shapes)
-    ]
+    kept = [_cut([task[1][j][own] for own in slices], shape, dtype, sizes) for j, (shape, dtype) in enumerate(shapes)]
     return _unpickled(pickled, *kept)
 
 

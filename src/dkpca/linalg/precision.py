@@ -10,20 +10,7 @@ import numpy as np
 
 from dkpca.errors import InputError
 from dkpca.linalg import arrays
-from dkpca.linalg.arrays import (
-    Array,
-    MemoryLimit,
-    dtype_name,
-    growth,
-    is_dask_array,
-    let_go,
-    like,
-    namespace,
-    or_one,
-    sent_to,
-    to_numpy,
-    unit,
-)
+from dkpca.linalg.arrays import Array, dtype_name, growth, let_go, like, namespace, or_one, sent_to, to_numpy, unit
 from dkpca.linalg.rows import (
     Distinct,
     Index,
@@ -146,7 +133,7 @@ def _read_scale(name: str, columns: int, arrays: Mapping[str, np.ndarray[Any, An
 
 
 def round_to(
-    A: "Factor", precision: str, *, digits: int = DIGITS[COMPACT], memory: MemoryLimit | None = None
+    A: "Factor", precision: str, *, digits: int = DIGITS[COMPACT], memory: arrays.MemoryLimit | None = None
 ) -> Rounded:
     """Round a matrix to the wire precision, a compact one to at most so many digits; twice changes nothing."""
     if precision not in PRECISIONS:
@@ -168,7 +155,7 @@ def round_to(
     A = whole(A)
     sizes, xp = _largest(A), namespace(A)
     scale = 2.0 ** (namespace(sizes).ceil(namespace(sizes).log2(sizes)) - FLOAT16_EXPONENT)
-    half = np.float16 if is_dask_array(A) else xp.float16  # of which Dask's namespace knows nothing
+    half = np.float16 if arrays.is_dask_array(A) else xp.float16  # of which Dask's namespace knows nothing
     return Rounded(xp.astype(xp.astype(A, xp.float64) / scale[None, :], half), scale)
 
 
@@ -253,7 +240,7 @@ def rows_of(A: Factor, index: Index) -> Array:
 
 def whole(A: Factor) -> Array:
     """All rows; not computed yet, if they lie on workers of a cluster."""
-    if isinstance(A, Tall) and is_dask_array(A.sent.data):
+    if isinstance(A, Tall) and arrays.is_dask_array(A.sent.data):
         return kept(A, reference_of(A))
     return A.rows(slice(None)) if isinstance(A, Tall) else A
 
@@ -262,7 +249,7 @@ def reference_of(A: Factor) -> Array:
     """Some array of the namespace, precision and device in which it is computed with."""
     if isinstance(A, Tall):
         return A.rows(slice(0, 1))
-    return np.zeros((1, *A.shape[1:]), A.dtype) if is_dask_array(A) else A
+    return np.zeros((1, *A.shape[1:]), A.dtype) if arrays.is_dask_array(A) else A
 
 
 def scaled(A: Factor, scales: Array) -> Factor:
@@ -297,12 +284,6 @@ def as_sent(A: Factor) -> Factor:
         return A
     scales = None if A.scales is None else namespace(A.sent.data).astype(A.scales, A.sent.data.dtype)
     return Tall(A.sent, "float32", scales)
-
-
-def reweighed(A: Factor, root: float) -> Factor:
-    """All columns multiplied by one number."""
-    reference = reference_of(A)
-    return scaled(A, namespace(reference).full_like(reference[0, :], root))
 
 
 def square(A: Factor, device: str | None = None) -> Array:

@@ -326,6 +326,8 @@ def threads_of_our_own() -> Iterator[None]:
 
 # Sums over rows
 
+Seen = Callable[[RowGroup, slice, Array, Array], ResultT]  # what is made of a strip: of z, and of z W - shift
+
 
 @dataclass(frozen=True)
 class Moments:
@@ -360,13 +362,7 @@ def moments(Z: Any, start: Array, *, centered: bool) -> Moments:
 
 
 def products(
-    Z: Any,
-    weights: Array,
-    shift: Array,
-    home: Array,
-    *,
-    seen: Callable[[RowGroup, slice, Array, Array], ResultT] | None = None,
-    memory: MemoryLimit | None = None,
+    Z: Any, weights: Array, shift: Array, home: Array, *, seen: Seen[ResultT] | None, memory: MemoryLimit | None
 ) -> tuple[Array, Array, list[ResultT]]:
     """Return z W - shift for all rows z; the sum of their squares; what `seen` says of each strip."""
     width = weights.shape[1]

@@ -4,12 +4,4 @@ from dkpca.party.limits import ANYTHING
 from dkpca.party.state import PartyState, SumState
 from dkpca.party.summaries import extend, self_values, statistics, summarize
 
-__all__ = [
-    "ANYTHING",
-    "PartyState",
-    "SumState",
-    "extend",
-    "self_values",
-    "statistics",
-    "summarize",
-]
+__all__ = ["ANYTHING", "PartyState", "SumState", "extend", "self_values", "statistics", "summarize"]

@@ -198,8 +198,7 @@ def _matched(party: Party, question: q.MatchedGiven) -> messages.Told:
         places = q.numbers_in(question.places)
         if len(places) != length or len(set(places.tolist())) != length or int(places.max()) >= question.n_samples:
             raise ProtectionError(f"party {name!r}: the places of its samples are not one for each")
-        by_place = np.argsort(places, kind="stable")
-        party.order[batch] = rows_at(by_place.tolist())
+        party.order[batch] = rows_at(np.argsort(places, kind="stable").tolist())
         party.union[batch] = Union(question.n_samples, dict(zip(shared, places[common].tolist(), strict=True)))
     return messages.Told(name)
 
@@ -222,10 +221,6 @@ def _go(party: Party, question: q.GoWanted) -> messages.Go:
     if party.name not in derived.kernels or set(derived.columns) != set(party.roster):
         raise ProtectionError(f"party {party.name!r}: the derived values are not for the plan's parties")
     party.limits.check_samples(derived.n_samples)
-    return messages.Go(party.name, q.digest(question))
-
-
-def _samples(party: Party, question: q.SamplesWanted) -> messages.Go:
     return messages.Go(party.name, q.digest(question))
 
 
@@ -366,8 +361,7 @@ def _reveal(party: Party, question: q.ReceivedGiven) -> messages.Reveal:
 def _audit(party: Party, question: q.AuditWanted) -> messages.AuditRows:
     state = party.whole_state(PartyState)
     X = party.table(state.kernel.columns_are)
-    ids = party.sample_ids()
-    found = summaries.true_rows(state, X, question.request, sample_ids=ids, limits=party.limits)
+    found = summaries.true_rows(state, X, question.request, ids=party.sample_ids(), limits=party.limits)
     return found if party.here else replace(found, rows=found.rows.columns(slice(None)))
 
 
@@ -426,7 +420,7 @@ ANSWERS: Mapping[type[Any], Callable[[Party, Any], Any]] = {
     q.ShapeWanted: _shape,
     q.StatisticsWanted: _statistics,
     q.GoWanted: _go,
-    q.SamplesWanted: _samples,
+    q.SamplesWanted: lambda party, question: messages.Go(party.name, q.digest(question)),
     q.SummaryWanted: _summary,
     q.BoundsWanted: _bounds,
     q.SumsWanted: _sums,

@@ -147,9 +147,7 @@ class Limits:
             )
 
 
-ANYTHING = Limits(
-    recovery=1.0, samples=1, precision="float64", rank=MOST, audit_rows=MOST, batches=MOST, studies=MOST
-)
+ANYTHING = Limits(recovery=1, samples=1, precision="float64", rank=MOST, audit_rows=MOST, batches=MOST, studies=MOST)
 
 
 def from_toml(text: str, source: object = "limits.toml") -> Limits:

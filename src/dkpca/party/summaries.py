@@ -302,7 +302,7 @@ def _diagonal(kernel: Kernel, X: Array, party: str) -> Rounded | None:
         return None
     with quiet():
         diagonal = kernel.diagonal(X)
-    return rounded(diagonal[:, None], "float64", party)
+    return rounded(diagonal[:, None], "float64", party, digits=DIGITS["float64"])
 
 
 def _digest(sample_ids: Sequence[str] | None, X: Array) -> str:
@@ -340,18 +340,13 @@ class OpenRows:
 
 
 def true_rows(
-    state: PartyState,
-    X: Array,
-    request: AuditRequest,
-    *,
-    sample_ids: Sequence[str] | None = None,
-    limits: Limits = ANYTHING,
+    state: PartyState, X: Array, request: AuditRequest, *, ids: Sequence[str] | None = None, limits: Limits = ANYTHING
 ) -> AuditRows:
     """Kernel of the samples asked for with all of the fit, whose table and ids these are; made when looked at."""
     limits.check_audit(len(request.samples))
     limits.check_samples(X.shape[0])
     _check_open(state, limits, COMPACT, "an audit sends rows in the open; fit without protection to have it audited")
-    digest = _digest(sample_ids, X)
+    digest = _digest(ids, X)
     if X.shape[0] != request.n_samples or digest != request.sample_digest:
         about = f"party {state.party!r}: the audit is about {request.n_samples} samples of a fit"
         raise InputError(f"{about}, and the table has {X.shape[0]} rows or other ids; give the table of the fit")
@@ -400,9 +395,7 @@ def _check_range(trace: float, X: Array, chosen: Candidate, party: str) -> None:
         raise InputError(f"party {party!r}: numbers of size {reach:.1e} are lost in {precision}; {remedy}")
 
 
-def rounded(
-    A: Array, precision: str, party: str, *, steps: Array | None = None, digits: int = DIGITS[COMPACT]
-) -> Rounded:
+def rounded(A: Array, precision: str, party: str, *, digits: int, steps: Array | None = None) -> Rounded:
     """Matrix rounded for sending: to these steps if given, else to the precision."""
     with _naming(party):
         return round_to(A, precision, digits=digits) if steps is None else round_by(A, steps, digits=digits)

@@ -16,7 +16,7 @@ from dkpca.errors import FusionError
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import growth, solver_error
 from dkpca.linalg.precision import Rounded
-from dkpca.linalg.rows import threads_of_our_own
+from dkpca.linalg.rows import slices, threads_of_our_own
 from dkpca.messages import Rows, Summary
 from dkpca.protection import quantities
 from dkpca.protection.keys import Numbers
@@ -45,9 +45,7 @@ class Joined:
 
     def strips(self) -> Iterator[tuple[slice, Numbers]]:
         """Some rows at a time."""
-        height = max(1, STRIP // self.what.columns)
-        for start in range(0, self.what.rows, height):
-            rows = slice(start, min(self.what.rows, start + height))
+        for rows in slices(self.what.rows, max(1, STRIP // self.what.columns)):
             yield rows, self.total[rows]
 
 

@@ -22,6 +22,7 @@ from dkpca.report.columns import NONE, LabelColumn, LabelTable, OwnColumns, cate
 from dkpca.store import files, runs, storage
 from dkpca.store.runs import RESULT, Run
 from dkpca.tables import reading
+from dkpca.tables.formats import SUFFIXES
 from dkpca.tables.ids import matching_keys
 from dkpca.tables.reading import Matrix, Reading
 from dkpca.wire import codec
@@ -31,7 +32,6 @@ CERTIFICATE = "certificate.json"  # beside an embedding
 PROVED = ("captured_share_at_least", "optimality_at_least")
 TOLD = dict.fromkeys((*PROVED, "optimality_estimate"), Share) | {"meaning": Line, "n_parties": Count}
 COMPONENT = re.compile(r"component_\d+")
-PLAIN = Reading()
 TURNED = "samples are rotated by a secret of the parties: a point is not a sample; each party can draw its own"
 FITTED, NEW, OUTSIDE, COMPLETED, NEW_COMPLETED = range(5)
 TOP_COLUMNS = 8
@@ -64,9 +64,9 @@ def read_source(path: Path) -> Source:
     """Read whatever holds scores."""
     if not (path / runs.SETTINGS).exists():
         return _scores_in(path)
-    if runs.is_projection(path):
-        raise InputError(f"{path}: holds new samples; draw them with their run: dkpca report RUN --new {path}")
     settings = storage.read_json(path / runs.SETTINGS)
+    if isinstance(settings, dict) and "run" in settings:
+        raise InputError(f"{path}: holds new samples; draw them with their run: dkpca report RUN --new {path}")
     if isinstance(settings, dict) and "plan" in settings:
         return replace(_scores_in(path), settings=settings)
     run = runs.load(path)
@@ -101,7 +101,7 @@ def read_new(path: Path, fitted: Source) -> Source:
 def _scores_in(path: Path) -> Source:
     """Scores in a file, or in the embedding of a folder."""
     if path.is_file():
-        return _embedding(path) if reading.is_table(path) else _message(path)
+        return _embedding(path) if path.suffix.lower() in SUFFIXES else _message(path)
     found = next((path / name for name in EMBEDDINGS if (path / name).exists()), None)
     if found is None:
         raise InputError(f"{path}: is not a run directory, nor a result of a study; make one with 'dkpca fuse'")
@@ -128,8 +128,7 @@ def _message(path: Path) -> Source:
     result = files.receive(path, Scores).message
     names = [str(row) for row in range(result.scores.shape[0])]
     told = {name: getattr(result, name) for name in TOLD if hasattr(result, name)}
-    scores = _matrix(result.scores.decode())
-    return Source(path, names, scores, result.sample_digest, told=told, numbered=True)
+    return Source(path, names, _matrix(result.scores.decode()), result.sample_digest, told=told, numbered=True)
 
 
 def _embedding(path: Path) -> Source:
@@ -176,13 +175,13 @@ class Content:
 def assemble(
     path: Path,
     *,
-    table: Path | None = None,
-    how: Reading = PLAIN,
-    labels: Path | None = None,
-    label_columns: Sequence[str] = (),
-    how_labels: Reading = PLAIN,
-    new: Sequence[Path] = (),
-    title: str | None = None,
+    table: Path | None,
+    how: Reading,
+    labels: Path | None,
+    label_columns: Sequence[str],
+    how_labels: Reading,
+    new: Sequence[Path],
+    title: str | None,
 ) -> Content:
     """Read everything, name the samples as the reader does, and compute what the page shows."""
     for file, reads in ((table, how), (labels, how_labels)):

@@ -251,8 +251,7 @@ def write_model(
     """Write the page of a model; `labels` has a value for each of the samples, or an index that names them."""
     names = [str(label) for label in sample_ids]
     sent = {name: Received(path, wire.pieces(s), s) for name, s in model.received.items()}
-    run = Run(path, model, runs.settings_of(model, sent, "ids", ()), names)
-    source = source_of(run)
+    source = source_of(Run(path, model, runs.settings_of(model, sent, "ids", ()), names))
     known = None if labels is None else LabelTable(str(path), names, _label_frame(labels, list(sample_ids), names))
     found = outcomes_of(source, [], known, in_fit)
     content = Content(source, title or "Kernel principal components", labels=known, outcomes=found)

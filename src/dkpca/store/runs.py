@@ -26,15 +26,7 @@ from dkpca.fusion.scoring import Placed, outside_at_center
 from dkpca.linalg.arrays import let_go, to_numpy
 from dkpca.messages import Count, Rows, Summary
 from dkpca.store import storage
-from dkpca.store.files import (
-    MODEL_FILE,
-    Received,
-    by_party,
-    model_beside,
-    model_pieces,
-    receive,
-    stored_summaries,
-)
+from dkpca.store.files import MODEL_FILE, Received, by_party, model_beside, model_pieces, receive, stored_summaries
 from dkpca.store.storage import Content
 from dkpca.tables.formats import embedding_files
 from dkpca.tables.ids import matching_keys
@@ -254,13 +246,6 @@ def read_settings(path: Path) -> dict[str, Any]:
         return stated
     except (InputError, WireError) as error:
         raise InputError(f"{error}; delete it, and repeat 'dkpca fuse --out {path}'") from error
-
-
-def is_projection(path: Path) -> bool:
-    """Whether a directory holds the scores of new samples of a run, and not a run."""
-    file = path / SETTINGS
-    described = storage.read_json(file) if file.exists() else None
-    return isinstance(described, dict) and "run" in described
 
 
 def parties_in(path: Path) -> list[str]:

@@ -167,13 +167,11 @@ def _refuse_padding(path: Path, id_column: str) -> None:
         )
 
 
-def embedding_files(
-    sample_ids: Sequence[str], scores: np.ndarray[Any, Any], **marks: Sequence[bool]
-) -> dict[str, Writer]:
+def embedding_files(ids: Sequence[str], scores: np.ndarray[Any, Any], **marks: Sequence[bool]) -> dict[str, Writer]:
     """Scores as CSV and Parquet: the first column has the sample ids, the last ones the marks of new samples."""
     table = pl.DataFrame(
         [
-            pl.Series("sample", list(sample_ids), dtype=pl.String),
+            pl.Series("sample", list(ids), dtype=pl.String),
             *(pl.Series(f"component_{d + 1}", scores[:, d]) for d in range(scores.shape[1])),
             *(pl.Series(mark, list(of), dtype=pl.Boolean) for mark, of in marks.items()),
         ]

@@ -509,9 +509,7 @@ def _dense(given: Mapping[str, Any], kernels: Mapping[str, Any], matrices: Colle
 
 def _checked(found: PartyTables, kernels: Mapping[str, Any]) -> dict[str, Array]:
     """Tables as arrays of one kind and, where all parties have all samples, of one length."""
-    tables = {
-        name: check_table(name, own, columns_are=kernels[name].columns_are) for name, own in found.tables.items()
-    }
+    tables = {n: check_table(n, own, columns_are=kernels[n].columns_are) for n, own in found.tables.items()}
     if found.places is None:
         _check_same_length(tables)
     kinds = {_kind(table) for table in tables.values()}
@@ -521,12 +519,7 @@ def _checked(found: PartyTables, kernels: Mapping[str, Any]) -> dict[str, Array]
 
 
 def for_new_samples(
-    given: Mapping[str, Any],
-    states: Mapping[str, State],
-    sample_ids: Any,
-    lacking: str | None = None,
-    *,
-    of_fit: bool = False,
+    given: Mapping[str, Any], states: Mapping[str, State], sample_ids: Any, lacking: str | None, *, of_fit: bool
 ) -> PartyTables:
     """Check tables of new samples, or once more those of the fit, against those of the fit."""
     kernels = {name: states[name].kernel for name in given}
@@ -580,11 +573,9 @@ def _codes(column: Any) -> Any:
         numbers[np.isnan(numbers)] = NOTHING
         numbers[large] = [_code(str(int(value))) for value in column[large].tolist()]
         return numbers
-    known: dict[str, float] = {}
-    texts = (None if is_missing(v) else str(float(v) if isinstance(v, bool) else v) for v in column.tolist())
-    return np.array(
-        [NOTHING if t is None else known[t] if t in known else known.setdefault(t, _code(t)) for t in texts]
-    )
+    texts = [None if is_missing(v) else str(float(v) if isinstance(v, bool) else v) for v in column.tolist()]
+    known = {text: NOTHING if text is None else _code(text) for text in set(texts)}
+    return np.array([known[text] for text in texts])
 
 
 def is_missing(value: Any) -> bool:
@@ -597,8 +588,7 @@ def _code(text: str) -> float:
     if number is not None and abs(number) < BEYOND:
         return number
     text = text if number is None else str(int(number))
-    fingerprint = hashlib.blake2b(text.encode(), digest_size=8).digest()
-    return BEYOND + int.from_bytes(fingerprint) % 2**52
+    return BEYOND + int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) % 2**52
 
 
 def _number(text: str) -> float | None:
@@ -607,9 +597,7 @@ def _number(text: str) -> float | None:
         number = float(text)
     except ValueError:
         return None
-    if not math.isfinite(number):
-        return None
-    return number if text in (repr(number), str(int(number))) else None
+    return number if math.isfinite(number) and text in (repr(number), str(int(number))) else None
 
 
 def are_ids(column: Any) -> bool:

@@ -106,17 +106,13 @@ def is_date(kind: Any) -> bool:
     return isinstance(kind, pl.Date | pl.Datetime | pl.Time | pl.Duration)
 
 
-def as_days(column: pl.Series) -> pl.Series:
-    """Numbers by the rule above, null where there is no date."""
-    if isinstance(column.dtype, pl.Date | pl.Time):
-        column = column.cast(pl.Datetime("us") if isinstance(column.dtype, pl.Date) else pl.Duration("us"))
-    return column.dt.cast_time_unit("us").to_physical().cast(pl.Float64) / DAY
-
-
 def as_floats(column: pl.Series) -> Any:
     """Numbers of a column, NaN where there is none; dates by the rule above."""
-    numbers = as_days(column) if is_date(column.dtype) else column.cast(pl.Float64, strict=False)
-    return numbers.fill_null(float("nan")).to_numpy()
+    if isinstance(column.dtype, pl.Date | pl.Time):
+        column = column.cast(pl.Datetime("us") if isinstance(column.dtype, pl.Date) else pl.Duration("us"))
+    if is_date(column.dtype):
+        column = column.dt.cast_time_unit("us").to_physical().cast(pl.Float64) / DAY
+    return column.cast(pl.Float64, strict=False).fill_null(float("nan")).to_numpy()
 
 
 def as_indicator(column: pl.Series, category: str) -> Any:

@@ -17,7 +17,7 @@ from dkpca.errors import InputError, StorageError
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.settings import choice, setting
 from dkpca.tables import numerals, text_files
-from dkpca.tables.formats import AS_WRITTEN, BROKEN, SUFFIXES, from_array, open_table
+from dkpca.tables.formats import AS_WRITTEN, BROKEN, from_array, open_table
 from dkpca.tables.ids import WAYS, found_in, matching_keys
 from dkpca.tables.inputs import ID_NAME, are_ids, some
 from dkpca.tables.numerals import is_date
@@ -145,11 +145,6 @@ def opened(path: Path, reading: Reading) -> Iterator[Opened]:
             if table.encoding is not None:
                 text_files.check_widths(table)
             raise
-
-
-def is_table(path: Path) -> bool:
-    """Whether the name of the file is that of a table."""
-    return path.suffix.lower() in SUFFIXES
 
 
 def column_names(path: Path, dialect: Dialect = AS_WRITTEN) -> list[str]:

@@ -21,7 +21,7 @@ def unwrapped(X: Any) -> Any:
     """AnnData as a DataFrame, MuData as one DataFrame by modality, also in a mapping or list; others as they are."""
     if "anndata" not in sys.modules:
         return X
-    if _is_mudata(X):
+    if "mudata" in sys.modules and isinstance(X, sys.modules["mudata"].MuData):
         if X.axis != 0:
             raise InputError("this MuData has modalities that share variables (axis=1); parties share observations")
         return {name: _frame(name, own) for name, own in X.mod.items()}
@@ -112,7 +112,3 @@ def _frame(name: str, table: Any) -> Any:
 
 def _is_anndata(X: Any) -> bool:
     return isinstance(X, sys.modules["anndata"].AnnData)
-
-
-def _is_mudata(X: Any) -> bool:
-    return "mudata" in sys.modules and isinstance(X, sys.modules["mudata"].MuData)

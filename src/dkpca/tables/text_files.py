@@ -9,6 +9,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -166,9 +167,7 @@ def _encoding(path: Path) -> str:
     data = path.read_bytes()
     utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and data[2:4] != b"\0\0"
     for name in ["utf-16"] if utf16 else [] if b"\0" in data else [UTF8, "cp1252"]:
-        try:
+        with suppress(UnicodeDecodeError):
             data.decode(name)
-        except UnicodeDecodeError:
-            continue
-        return name
+            return name
     raise InputError(f"{path}: is neither UTF-8, UTF-16 with its mark, nor Windows-1252; save it as UTF-8")

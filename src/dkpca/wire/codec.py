@@ -25,6 +25,8 @@ from dkpca.wire.container import Arrays, Header
 
 RecordT = TypeVar("RecordT")
 LARGEST = 2**63  # whole numbers beyond it are no counts of ours
+# Types of the fields of a class; looked up once, since that takes longer than reading a message.
+_hints = functools.cache(functools.partial(get_type_hints, include_extras=True))
 UNBOUNDED = ("inf", "-inf", "nan")  # JSON has no such numbers
 # Types that are one of several classes: the entry that names the class, and where to find it.
 FAMILIES: Mapping[type[Any], tuple[str, Callable[[object], type[Any]]]] = {
@@ -96,12 +98,6 @@ def _record(cls: type[RecordT], header: Any, arrays: Arrays, given: Mapping[str,
     if used != set(arrays):
         raise InputError("does not have the arrays of its kind")
     return cls(**values)
-
-
-@functools.cache
-def _hints(cls: type[Any]) -> dict[str, Any]:
-    """Types of the fields of a class; looked up once, since that takes longer than reading a message."""
-    return get_type_hints(cls, include_extras=True)
 
 
 def _from_arrays(name: str, full_hint: Any, header: Any, own: Arrays) -> Any:

@@ -16,7 +16,7 @@ from pcodec import ChunkConfig, DeltaSpec, ModeSpec, PagingSpec
 from pcodec.wrapped import FileCompressor, FileDecompressor
 
 from dkpca.errors import WireError
-from dkpca.linalg.rows import in_order
+from dkpca.linalg.rows import in_order, slices
 
 Integers = np.ndarray[Any, np.dtype[np.int32]]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -89,8 +89,7 @@ def _decode_chunk(coder: Any, data: bytes, at: int, out: Integers) -> int:
 def _chunks(rows: int, columns: int) -> Iterator[slice]:
     """Cut the numbers of a matrix, column after column, into chunks: some columns each, or parts of one column."""
     if rows <= LARGE_CHUNK:
-        size, end = rows * max(1, SMALL_CHUNK // rows), rows * columns
-        yield from (slice(start, min(start + size, end)) for start in range(0, end, size))
+        yield from slices(rows * columns, rows * max(1, SMALL_CHUNK // rows))
         return
     for first in range(0, rows * columns, rows):
         for start in range(first, first + rows, LARGE_CHUNK):
