@@ -3,8 +3,8 @@
 The party runs the attacks on itself, on exactly what is about to leave, and sees R squared by column on rows that the
 attacker did not know. Nothing of it leaves. Each attack takes what was seen, the truth and draws of known rows, and
 returns R squared by column, one line per draw; None where it has no meaning. Unknown rows count for its score alone.
-Only the search for independent components starts at the truth (a long one from anywhere mostly ends there too, or
-finds less), and decoding is not run: whether it would succeed is counted.
+Only the search for independent components starts at the truth, which errs to the safe side: by much for flat columns
+(0.88 where a search from anywhere finds nothing). For decoding and few values, whether they would succeed is counted.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,6 +37,8 @@ CAUTION = 0.1  # kernel values below this share of what the message left out of 
 MOST_COMPONENTS = 500  # looked for by ICA, among ...
 MOST_SAMPLES = 10_000  # ... so many samples
 MOST_NUMBERS = 2**23  # of these
+FEW_VALUES = 3  # of a column that is searched for in what was sent
+NEARLY_SENT = 0.25  # share of such a column's length off all that was sent: with more it is not there
 RARE = 0.1  # of the samples: known rows hardly tell about a column that fewer have
 RARE_ROWS = 5  # attacked of such a column, whatever the others are
 FENCE = 1.5  # Tukey's, of quartile ranges beyond the quartiles: values beyond are far out
@@ -83,23 +85,31 @@ class Seen:
 
 @dataclass(frozen=True)
 class Truth:
-    """The table, each column centered and of length 1; behind these categories as 0/1 columns, or columns cut off."""
+    """The table, centered columns of length 1; behind these categories as 0/1 columns, or columns cut off."""
 
     values: Matrix  # (n_samples, n_columns and those after them)
     lengths: Matrix  # (n_columns,) that they had, up to one factor for all
     column: Matrix  # of the table, for each number
     table: Matrix  # as it is, each column up to a factor
-    n_cut_off: int = 0
+    of_categories: bool = False
 
     @property
     def n_columns(self) -> int:
         return len(self.lengths)
 
+    @cached_property
+    def groups(self) -> tuple[Matrix, Matrix]:
+        """Which numbers are scored together, all categories of a column, and for each group its column."""
+        each = np.arange(self.n_columns)
+        together = np.concatenate([each, self.n_columns + self.column[self.n_columns :]]), np.tile(each, 2)
+        return together if self.of_categories else (np.arange(len(self.column)), self.column)
+
     @classmethod
     def of(cls, table: Matrix, columns_are: str = "quantities") -> "Truth":
         """Bring columns to one scale, which no score depends on; codes of categories are read as numbers too."""
         # Numbers: centered columns of length 1; a constant column is all zero. Behind them, centered: one 0/1 column
-        # for each category, or each column with values far out, which are most of the variance, cut off at fences.
+        # for each category; or each column with values far out, which are most of the variance, cut off at fences,
+        # and who has anything but the value that half of the samples have.
         size = np.abs(table).max(axis=0)
         size = np.where(size > 0, size, 1.0)
         numbers = table / size  # first, since squares may overflow
@@ -107,29 +117,43 @@ class Truth:
         lengths = np.linalg.norm(numbers, axis=0)
         constant = lengths < 1e-12
         numbers, lengths = np.where(constant, 0.0, numbers), np.where(constant, 1.0, lengths)
-        values, column, far = [numbers / lengths], np.arange(table.shape[1]), np.arange(0)
+        values, column, n = [numbers / lengths], np.arange(table.shape[1]), len(table)
+        counted = [np.unique(each, return_counts=True) for each in scaled.T]
         if columns_are == "categories":
-            each = [(table[:, j, None] == np.unique(table[:, j])).astype(float) for j in column]
+            each = [(scaled[:, j, None] == found).astype(float) for j, (found, _) in enumerate(counted)]
             values += [part - part.mean(axis=0) for part in each]
             column = np.concatenate([column, np.repeat(column, [part.shape[1] for part in each])])
         else:
+            # Where half of the samples have one value, so that quartiles are equal, they are those of the others.
+            usual = np.array([found[np.argmax(times)] for found, times in counted])
             low, high = np.quantile(scaled, [0.25, 0.75], axis=0)
-            inner = np.clip(scaled, low - FENCE * (high - low), high + FENCE * (high - low))
-            far = np.flatnonzero((inner != scaled).any(axis=0) & (high > low))
-            inner = inner[:, far] - inner[:, far].mean(axis=0)
-            values += [inner / np.linalg.norm(inner, axis=0)]
-            column = np.concatenate([column, far])
-        return cls(np.hstack(values), lengths * (size / size.max()), column, scaled, len(far))
+            equal = (low == high) & ~constant
+            low, high = np.nanquantile(np.where(equal & (scaled == usual), np.nan, scaled), [0.25, 0.75], axis=0)
+            low, high = low - FENCE * (high - low), high + FENCE * (high - low)
+            low, high = np.where(equal, np.minimum(low, usual), low), np.where(equal, np.maximum(high, usual), high)
+            inner, has = np.clip(scaled, low, high), (scaled != usual).astype(float)
+            far = np.flatnonzero((inner != scaled).any(axis=0) & (np.ptp(inner, axis=0) > 0))
+            mostly = np.flatnonzero([len(found) > 2 and 2 * times.max() >= n for found, times in counted])
+            behind = np.hstack([inner[:, far], has[:, mostly]])
+            behind -= behind.mean(axis=0)
+            values += [behind / np.linalg.norm(behind, axis=0)]
+            column = np.concatenate([column, far, mostly])
+        return cls(np.hstack(values), lengths * (size / size.max()), column, scaled, columns_are == "categories")
 
     def score(self, guess: Matrix, known: Matrix) -> Matrix:
         """R squared by column on the rows not known, as numbers, categories or cut off: the most; 0 for constants."""
-        others, n = np.setdiff1d(np.arange(len(guess)), known), self.n_columns
+        others, (group, column) = np.setdiff1d(np.arange(len(guess)), known), self.groups
         # R^2 = 1 - |truth - guess|^2 / |truth - mean|^2, over the rows that the attacker did not know.
-        truth, apart = self.values[others, : guess.shape[1]], self.column[n : guess.shape[1]]
+        truth, group = self.values[others, : guess.shape[1]], group[: guess.shape[1]]
         missed = ((truth - np.clip(guess[others], -WILD, WILD)) ** 2).sum(axis=0)
         variance = ((truth - truth.mean(axis=0)) ** 2).sum(axis=0)
-        missed, variance = (np.vstack([each[:n], np.bincount(apart, each[n:], n)]) for each in (missed, variance))
-        return np.asarray(np.where(variance > 1e-24, 1.0 - missed / np.maximum(variance, 1e-24), 0.0).max(axis=0))
+        missed, variance = np.bincount(group, missed), np.bincount(group, variance)
+        found, best = (
+            np.where(variance > 1e-24, 1.0 - missed / np.maximum(variance, 1e-24), 0.0),
+            np.zeros(len(self.lengths)),
+        )
+        np.maximum.at(best, column[: len(found)], found)
+        return best
 
 
 def _n_values(column: Matrix) -> float:
@@ -170,6 +194,20 @@ def by_rotation(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
     def guesses(known: Matrix) -> list[Matrix]:
         with quiet():  # a column that is tiny beside the others is guessed wildly
             return [rotated(points, known, table[known]) / truth.lengths]
+
+    return best_of(guesses, truth, draws)
+
+
+def by_mixtures(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
+    """Known rows tell how columns are mixed into the factor; a column is looked for where its own mixture points."""
+    table = truth.values[:, : truth.n_columns]
+
+    def guesses(known: Matrix) -> list[Matrix]:
+        # F = 1 c' + X B: column j is fitted by a straight line on the single feature F b_j.
+        F, V = _to_one(seen.factor - seen.factor[known].mean(axis=0)), table[known] - table[known].mean(axis=0)
+        found = F @ np.linalg.lstsq(V, F[known], rcond=None)[0].T
+        slopes = (found[known] * V).sum(axis=0) / np.maximum((found[known] ** 2).sum(axis=0), 1e-300)
+        return [found * slopes + table[known].mean(axis=0)]
 
     return best_of(guesses, truth, draws)
 
@@ -225,35 +263,68 @@ def by_lengths(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | No
     return np.asarray(np.max(tried, axis=0))
 
 
+def by_values(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
+    """Searching what was sent for columns of few values: a long column of zeros and ones is there once, if at all."""
+    scores, n = np.zeros((len(draws), truth.n_columns)), len(truth.values)
+    few = [(j, p / n) for j, each in enumerate(truth.values.T) if 1 < len(p := _times(each)) <= FEW_VALUES]
+    leading = seen.coordinates[:, : min(seen.n_features, MOST_COMPONENTS)]
+    for D in (in_equal_lengths(part) for part in (seen.factor, leading) if part.shape[1] and few):
+        # A column that is in the m directions sent but for a share is told so many bits by the other n - m; all of
+        # its samples together have n times its entropy.
+        for j, p in few:
+            column = truth.values[:, j] / np.linalg.norm(truth.values[:, j])
+            rest = max(float(np.linalg.norm(column - D @ (D.T @ column))), np.finfo(float).eps)
+            told = -(n - 1 - D.shape[1]) * np.log2(rest)
+            scores[:, truth.column[j]] += rest < NEARLY_SENT and told > -n * (p @ np.log2(p))
+    return np.minimum(scores, 1.0)
+
+
 def by_decoding(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
     """Trying all possible rows: if a message tells more bits than a row has, only one of them fits."""
-    scores, varying = np.zeros((len(draws), truth.n_columns)), np.ptp(truth.table, axis=0) > 0
-    Q = scipy.linalg.orth(truth.values[:, : truth.n_columns])  # a text column's last 0/1 column follows from others
-    width = len(draws[0]) - 1 - Q.shape[1]  # of the directions whose mixtures the known rows still determine
-    if width < 1:
+    n, n_known = truth.n_columns, len(draws[0]) - 1
+    scores, varying = np.zeros((len(draws), n)), np.ptp(truth.table, axis=0) > 0
+    columns = truth.values[:, n:] if truth.of_categories else truth.values[:, :n]
+    Q = scipy.linalg.orth(columns)  # a text column's last 0/1 column follows from others
+    if not 0 < (d := Q.shape[1]) <= n_known or not np.ptp(seen.factor, axis=0).any():
         return scores
-    # Mixtures of leading directions of the message that are mixtures of columns, but for a small rest: the sines of
-    # the angles between the two spaces. A mixture tells as many bits of a row as its rest leaves.
-    D = in_equal_lengths(seen.factor[:, :width])
-    sines = np.linalg.svd(D - Q @ (Q.T @ D), compute_uv=False)
-    told = -np.log2(np.maximum(sines[sines < NEARLY_EXACT], np.finfo(float).eps))
-    kept = np.sort(scipy.linalg.qr(truth.values[:, : truth.n_columns], mode="r", pivoting=True)[1][: Q.shape[1]])
-    of_a_row = _bits_of_a_row(truth.table[:, kept], told.max(initial=0.0))
-    return np.asarray(scores + varying * (0.0 < of_a_row <= told.sum()))
+    # A direction of the message tells as many bits of a row as its rest leaves that is no mixture of columns.
+    # Mixtures of leading directions leave less, as far as known rows determine these: sines between the two spaces.
+    # A mixture of categories counts as it is; one of numbers, which may have any number of values, if nearly exact.
+    rests = [part - Q @ (Q.T @ part) for part in map(in_equal_lengths, (seen.factor, seen.factor[:, : n_known - d]))]
+    sines = [np.linalg.norm(rests[0], axis=0), np.linalg.svd(rests[1], compute_uv=False)[: n_known - d]]
+    most, by_chance = 1.0 if truth.of_categories else NEARLY_EXACT, np.sqrt(max(1, len(Q) - 1 - d) / len(Q))
+    sines = [np.maximum(each[each < most * by_chance] / by_chance, np.finfo(float).eps) for each in sines]
+    told = [-np.log2(each) for each in sines]
+    kept = np.sort(scipy.linalg.qr(columns, mode="r", pivoting=True)[1][:d])
+    table = truth.table if truth.of_categories else truth.table[:, kept]
+    finest = np.inf if truth.of_categories else max(each.max(initial=0.0) for each in told)
+    of_a_row = _bits_of_a_row(table, finest)
+    return np.asarray(scores + varying * (0.0 < of_a_row <= max(each.sum() for each in told)))
 
 
 def _bits_of_a_row(table: Matrix, most: float) -> float:
     """Bits of independent columns; those of two values that exclude each other count as one."""
-    bits, groups = 0.0, list[list[Matrix]]()
+    bits, groups = 0.0, list[Matrix]()
     for column in table.T:
-        n_values, has = _n_values(column), column == column.max()
-        if n_values != 2:
-            bits += min(np.log2(n_values), most)
-        elif group := next((each for each in groups if not (has & np.any(each, axis=0)).any()), None):
-            group.append(has)
+        has = column == column.max()
+        if len(np.unique(column)) != 2:
+            bits += _bits(column, most)
+        elif place := next((k for k, group in enumerate(groups) if not group[has].any()), -1) + 1:
+            groups[place - 1] += has * (groups[place - 1].max() + 1.0)
         else:
-            groups.append([has])
-    return float(bits + sum(np.log2(1.0 + len(group)) for group in groups))
+            groups.append(has.astype(float))
+    return float(bits + sum(_bits(group, most) for group in groups))
+
+
+def _bits(column: Matrix, most: float) -> float:
+    """Entropy of a column; a value that a single sample has could have been any that the column may have."""
+    times, any_value = _times(column), min(np.log2(_n_values(column)), most)
+    return float(min(any_value, (times / len(column)) @ (np.log2(len(column) / times) + any_value * (times == 1))))
+
+
+def _times(column: Matrix) -> Matrix:
+    """How often each value of a column is there."""
+    return np.unique(column, return_counts=True)[1]
 
 
 ATTACKS: dict[str, Callable[[Seen, Truth, Sequence[Matrix]], Matrix | None]] = {
@@ -261,9 +332,11 @@ ATTACKS: dict[str, Callable[[Seen, Truth, Sequence[Matrix]], Matrix | None]] = {
     "distances": lambda seen, *about: regressed(seen.coordinates, *about),
     **{f"paths over similarity {similar:g}": partial(by_paths, similar) for similar in SIMILAR},
     "rotation": by_rotation,
+    "mixtures": by_mixtures,
     "independence": by_independence,
     "shape": by_shape,
     "lengths": by_lengths,
+    "few values": by_values,
     "decoding": by_decoding,
 }
 
@@ -536,7 +609,7 @@ def regressed(features: Matrix, truth: Truth, draws: Sequence[Matrix]) -> Matrix
     directions = in_equal_lengths(features)
 
     def guesses(known: Matrix) -> Iterable[Matrix]:
-        about = known, truth.values[known], len(truth.column) - truth.n_cut_off
+        about = known, truth.values[known], len(truth.column if truth.of_categories else truth.lengths)
         return chain(regressions(features, *about), regressions_on_directions(directions, *about))
 
     return best_of(guesses, truth, draws)
