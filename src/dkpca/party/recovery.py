@@ -45,7 +45,8 @@ FENCE = 1.5  # Tukey's, of quartile ranges beyond the quartiles: values beyond a
 FARTHEST = 50  # one sample in so many is far out
 STEPS = 20  # of ICA from the truth: what many samples do not hold there is lost in few
 ON_GRID = 1e-9  # of a column's range, by which numbers of a grid may be off it
-NEARLY_EXACT = 0.01  # a direction of a message that is a mixture of columns but for this share tells bits of a row
+MIXED = 0.9  # a direction of a message that is a mixture of columns but for this share tells bits of a row
+MANY_VALUES = 7.0  # bits of a column with any number of values, however few are told
 ROUNDING = 1e-13  # directions shorter than this share of the longest are no part of what was sent
 WILD = 1e100  # a guess of a number of size 1 beyond this is as wrong as any
 
@@ -289,16 +290,14 @@ def by_decoding(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
         return scores
     # A direction of the message tells as many bits of a row as its rest leaves that is no mixture of columns.
     # Mixtures of leading directions leave less, as far as known rows determine these: sines between the two spaces.
-    # A mixture of categories counts as it is; one of numbers, which may have any number of values, if nearly exact.
     rests = [part - Q @ (Q.T @ part) for part in map(in_equal_lengths, (seen.factor, seen.factor[:, : n_known - d]))]
     sines = [np.linalg.norm(rests[0], axis=0), np.linalg.svd(rests[1], compute_uv=False)[: n_known - d]]
-    most, by_chance = 1.0 if truth.of_categories else NEARLY_EXACT, np.sqrt(max(1, len(Q) - 1 - d) / len(Q))
-    sines = [np.maximum(each[each < most * by_chance] / by_chance, np.finfo(float).eps) for each in sines]
+    by_chance = np.sqrt(max(1, len(Q) - 1 - d) / len(Q))
+    sines = [np.maximum(each[each < MIXED * by_chance] / by_chance, np.finfo(float).eps) for each in sines]
     told = [-np.log2(each) for each in sines]
     kept = np.sort(scipy.linalg.qr(columns, mode="r", pivoting=True)[1][:d])
     table = truth.table if truth.of_categories else truth.table[:, kept]
-    finest = np.inf if truth.of_categories else max(each.max(initial=0.0) for each in told)
-    of_a_row = _bits_of_a_row(table, finest)
+    of_a_row = _bits_of_a_row(table, max(MANY_VALUES, *(each.max(initial=0.0) for each in told)))
     return np.asarray(scores + varying * (0.0 < of_a_row <= max(each.sum() for each in told)))
 
 
@@ -470,6 +469,7 @@ def independent_components(points: Matrix, start: Matrix | None = None) -> Matri
 KNOWN_ROWS = 30
 MOST_ROWS = 600  # attacked at most: what holds for these holds for the others, and paths cost their cube
 DRAWS = 5
+FEW_ROWS, FEW_DRAWS = 200, 2  # of a rough measurement
 RECOVERED = 0.5  # a column counts as recovered from this R squared on
 
 
@@ -521,7 +521,9 @@ class Measurement:
         )
 
 
-def measure(summary: Summary, X: Any, *, known_rows: int = KNOWN_ROWS, random_state: int = 0) -> Measurement:
+def measure(
+    summary: Summary, X: Any, *, known_rows: int = KNOWN_ROWS, random_state: int = 0, roughly: bool = False
+) -> Measurement:
     """Attack a summary with some rows of the table as known, and say how well the others come out.
 
     Parameters
@@ -532,6 +534,8 @@ def measure(summary: Summary, X: Any, *, known_rows: int = KNOWN_ROWS, random_st
         The party's columns that it was made from; what scales and shifts a column changes nothing.
     known_rows, random_state : int, default=30 and 0
         Rows that the attacker knows (at most half of them), and the seed by which these and those attacked are drawn.
+    roughly : bool
+        Whether to attack few rows in few draws: quick, and no more than a hint.
 
     Examples
     --------
@@ -552,8 +556,10 @@ def measure(summary: Summary, X: Any, *, known_rows: int = KNOWN_ROWS, random_st
     if summary.kernel.columns_are == "samples" and not summary.turned:
         return Measurement(known_rows, 0, not_measured="the table is a matrix of similarities, without columns")
     order = np.random.default_rng(random_state).permutation(len(table))
-    rows = np.sort(rare_first(order, table)[:MOST_ROWS])
-    return against([seen_in(summary, rows)], table[rows], summary.kernel.columns_are, known_rows, random_state)
+    most, n_draws = (max(FEW_ROWS, 2 * known_rows), FEW_DRAWS) if roughly else (MOST_ROWS, DRAWS)
+    rows = np.sort(rare_first(order, table)[: min(most, MOST_ROWS)])
+    seen = [seen_in(summary, rows)]
+    return against(seen, table[rows], summary.kernel.columns_are, known_rows, random_state, n_draws)
 
 
 def against(
@@ -562,9 +568,10 @@ def against(
     columns_are: str = "quantities",
     known_rows: int = KNOWN_ROWS,
     random_state: int = 0,
+    n_draws: int = DRAWS,
 ) -> Measurement:
     """Attack everything that somebody has seen of the rows of a table, one by one and side by side."""
-    truth, draws = Truth.of(table, columns_are), draws_of(len(table), known_rows, random_state)
+    truth, draws = Truth.of(table, columns_are), draws_of(len(table), known_rows, random_state)[:n_draws]
     # The strongest result of each attack counts. Two factors of the same rows may tell together what neither tells.
     found = [run(each, truth, draws) for each in seen]
     if len(seen) > 1:
