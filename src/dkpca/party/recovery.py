@@ -46,6 +46,7 @@ FARTHEST = 50  # one sample in so many is far out
 STEPS = 20  # of ICA from the truth: what many samples do not hold there is lost in few
 ON_GRID = 1e-9  # of a column's range, by which numbers of a grid may be off it
 MIXED = 0.9  # a direction of a message that is a mixture of columns but for this share tells bits of a row
+ENOUGH = 0.9  # of a row's bits: with these most rows are told
 MANY_VALUES = 7.0  # bits of a column with any number of values, however few are told
 ROUNDING = 1e-13  # directions shorter than this share of the longest are no part of what was sent
 WILD = 1e100  # a guess of a number of size 1 beyond this is as wrong as any
@@ -292,13 +293,14 @@ def by_decoding(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
     # Mixtures of leading directions leave less, as far as known rows determine these: sines between the two spaces.
     rests = [part - Q @ (Q.T @ part) for part in map(in_equal_lengths, (seen.factor, seen.factor[:, : n_known - d]))]
     sines = [np.linalg.norm(rests[0], axis=0), np.linalg.svd(rests[1], compute_uv=False)[: n_known - d]]
-    by_chance = np.sqrt(max(1, len(Q) - 1 - d) / len(Q))
-    sines = [np.maximum(each[each < MIXED * by_chance] / by_chance, np.finfo(float).eps) for each in sines]
+    # Rests are smaller here by chance than among more rows, and larger where known rows must tell the mixtures.
+    scale = np.sqrt(max(1, len(Q) - 1 - d) / len(Q) * (n_known + 1 - d) / (n_known + 1))
+    sines = [np.maximum(each[each < MIXED * scale] / scale, np.finfo(float).eps) for each in sines]
     told = [-np.log2(each) for each in sines]
     kept = np.sort(scipy.linalg.qr(columns, mode="r", pivoting=True)[1][:d])
     table = truth.table if truth.of_categories else truth.table[:, kept]
     of_a_row = _bits_of_a_row(table, max(MANY_VALUES, *(each.max(initial=0.0) for each in told)))
-    return np.asarray(scores + varying * (0.0 < of_a_row <= max(each.sum() for each in told)))
+    return np.asarray(scores + varying * (0.0 < ENOUGH * of_a_row <= max(each.sum() for each in told)))
 
 
 def _bits_of_a_row(table: Matrix, most: float) -> float:
