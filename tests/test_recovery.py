@@ -492,5 +492,5 @@ def test_columns_are_found_where_the_mixtures_of_the_known_rows_point(rng):
     weights = np.linalg.lstsq(np.column_stack([np.ones(30), X[known]]), sent[known], rcond=None)[0][1:]
     attacked = np.square([np.corrcoef(sent[30:] @ weights[j], X[30:, j])[0, 1] for j in range(25)])
     found = measure(summary, X).by_attack
-    assert np.mean(found["mixtures"]) > np.mean(attacked) - 0.1
-    assert np.mean(found["mixtures"]) > np.mean(found["factor rows"]) + 0.1
+    assert np.mean(found["rotation"]) > np.mean(attacked) - 0.1
+    assert np.mean(found["rotation"]) > np.mean(found["factor rows"]) + 0.1

@@ -552,8 +552,7 @@ def _rehearsed(case: Case) -> tuple[Heard, FusedModel, Any, dict[str, Matrix]]:
     random = np.random.default_rng([2027, len(X)])  # no stream that a table was made with
     parties, tables = {}, {}
     for each in plan.parties:
-        # An order for each: all in one order would vary in no more ways than one of them.
-        rows = {ALIKE: random.permutation(len(X)), COPIES: np.arange(len(X))}.get(case.others)
+        rows = {ALIKE: random.permutation(len(X)), COPIES: np.arange(len(X))}.get(case.others)  # its own order
         Z = X if each == name else random.normal(size=(len(X), case.columns[each]))
         kernel, columns_are = protocols.unscaled(fit, each), fit.family_of(name).columns_are
         takes_own = kernel.columns_are == columns_are and (not kernel.of_counts or X.min() >= 0)

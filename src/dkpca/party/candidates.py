@@ -7,7 +7,7 @@ moves the Gram matrix by about as much. In the other precisions the rank decides
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from dkpca import wire
@@ -81,8 +81,7 @@ class Candidate:
         if on_workers(self.among.table):
             raise InputError("recovery is measured on all rows, which here stay on workers of a cluster; gather them")
         if (how := (known_rows, roughly)) not in self.measured:
-            found = measure(self.summary, self.among.table, known_rows=known_rows, roughly=roughly)
-            self.measured[how] = found
+            self.measured[how] = measure(self.summary, self.among.table, known_rows=known_rows, roughly=roughly)
         return self.measured[how]
 
 
@@ -204,7 +203,7 @@ def choose_rank(candidates: Candidates, rule: RankRule) -> tuple[Candidate, str]
             if isinstance(
                 part, Recovery
             ):  # few rows show, from the coarsest on, where a whole measurement is worth it
-                near = _last(part.seems_met_by, candidates.at, 0, end, 1)
+                near = _last(partial(part.met_by, roughly=True), candidates.at, 0, end, 1)
                 start, stride = 0 if near is None else int(min(near.fineness, end)), 1
             candidate = _last(part.met_by, candidates.at, start, end, stride)
         if candidate is None:

@@ -92,19 +92,13 @@ class Truth:
     values: Matrix  # (n_samples, n_columns and those after them)
     lengths: Matrix  # (n_columns,) that they had, up to one factor for all
     column: Matrix  # of the table, for each number
+    group: Matrix  # scored together: all categories of a column
     table: Matrix  # as it is, each column up to a factor
-    of_categories: bool = False
+    of_categories: bool
 
     @property
     def n_columns(self) -> int:
         return len(self.lengths)
-
-    @cached_property
-    def groups(self) -> tuple[Matrix, Matrix]:
-        """Which numbers are scored together, all categories of a column, and for each group its column."""
-        each = np.arange(self.n_columns)
-        together = np.concatenate([each, self.n_columns + self.column[self.n_columns :]]), np.tile(each, 2)
-        return together if self.of_categories else (np.arange(len(self.column)), self.column)
 
     @classmethod
     def of(cls, table: Matrix, columns_are: str = "quantities") -> "Truth":
@@ -125,36 +119,36 @@ class Truth:
             each = [(scaled[:, j, None] == found).astype(float) for j, (found, _) in enumerate(counted)]
             values += [part - part.mean(axis=0) for part in each]
             column = np.concatenate([column, np.repeat(column, [part.shape[1] for part in each])])
+            group = column + len(lengths) * (np.arange(len(column)) >= len(lengths))
         else:
             # Where half of the samples have one value, so that quartiles are equal, they are those of the others.
-            usual = np.array([found[np.argmax(times)] for found, times in counted])
+            most = np.array([found[np.argmax(times)] for found, times in counted])
             low, high = np.quantile(scaled, [0.25, 0.75], axis=0)
-            equal = (low == high) & ~constant
-            low, high = np.nanquantile(np.where(equal & (scaled == usual), np.nan, scaled), [0.25, 0.75], axis=0)
-            low, high = low - FENCE * (high - low), high + FENCE * (high - low)
-            low, high = np.where(equal, np.minimum(low, usual), low), np.where(equal, np.maximum(high, usual), high)
-            inner, has = np.clip(scaled, low, high), (scaled != usual).astype(float)
-            far = np.flatnonzero((inner != scaled).any(axis=0) & (np.ptp(inner, axis=0) > 0))
+            usual = (scaled == most) & (low == high) & ~constant
+            low, high = np.nanquantile(np.where(usual, np.nan, scaled), [0.25, 0.75], axis=0)
+            inner = np.clip(scaled, low - FENCE * (high - low), high + FENCE * (high - low))
+            inner, has = np.where(usual, scaled, inner), (scaled != most).astype(float)
+            far = np.flatnonzero((inner != scaled).any(axis=0))
             mostly = np.flatnonzero([len(found) > 2 and 2 * times.max() >= n for found, times in counted])
             behind = np.hstack([inner[:, far], has[:, mostly]])
             behind -= behind.mean(axis=0)
             values += [behind / np.linalg.norm(behind, axis=0)]
             column = np.concatenate([column, far, mostly])
-        return cls(np.hstack(values), lengths * (size / size.max()), column, scaled, columns_are == "categories")
+            group = np.arange(len(column))
+        return cls(
+            np.hstack(values), lengths * (size / size.max()), column, group, scaled, columns_are == "categories"
+        )
 
     def score(self, guess: Matrix, known: Matrix) -> Matrix:
         """R squared by column on the rows not known, as numbers, categories or cut off: the most; 0 for constants."""
-        others, (group, column) = np.setdiff1d(np.arange(len(guess)), known), self.groups
+        others, group = np.setdiff1d(np.arange(len(guess)), known), self.group[: guess.shape[1]]
         # R^2 = 1 - |truth - guess|^2 / |truth - mean|^2, over the rows that the attacker did not know.
-        truth, group = self.values[others, : guess.shape[1]], group[: guess.shape[1]]
-        missed = ((truth - np.clip(guess[others], -WILD, WILD)) ** 2).sum(axis=0)
-        variance = ((truth - truth.mean(axis=0)) ** 2).sum(axis=0)
-        missed, variance = np.bincount(group, missed), np.bincount(group, variance)
-        found, best = (
-            np.where(variance > 1e-24, 1.0 - missed / np.maximum(variance, 1e-24), 0.0),
-            np.zeros(len(self.lengths)),
-        )
-        np.maximum.at(best, column[: len(found)], found)
+        truth = self.values[others, : guess.shape[1]]
+        missed = np.bincount(group, ((truth - np.clip(guess[others], -WILD, WILD)) ** 2).sum(axis=0))
+        variance = np.bincount(group, ((truth - truth.mean(axis=0)) ** 2).sum(axis=0))
+        found = np.where(variance > 1e-24, 1.0 - missed / np.maximum(variance, 1e-24), 0.0)
+        best = np.zeros(self.n_columns)
+        np.maximum.at(best, self.column[np.unique(group, return_index=True)[1]], found)
         return best
 
 
@@ -191,25 +185,12 @@ def by_paths(similar: float, seen: Seen, *about: Any) -> Matrix | None:
 
 def by_rotation(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
     """Points are the columns up to a rotation and a shift: Procrustes finds both from fewer rows than ridge."""
-    points, table = seen.coordinates[:, : truth.n_columns], truth.values[:, : truth.n_columns] * truth.lengths
+    values, points = truth.values[:, : truth.n_columns], seen.coordinates[:, : truth.n_columns]
 
     def guesses(known: Matrix) -> list[Matrix]:
         with quiet():  # a column that is tiny beside the others is guessed wildly
-            return [rotated(points, known, table[known]) / truth.lengths]
-
-    return best_of(guesses, truth, draws)
-
-
-def by_mixtures(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
-    """Known rows tell how columns are mixed into the factor; a column is looked for where its own mixture points."""
-    table = truth.values[:, : truth.n_columns]
-
-    def guesses(known: Matrix) -> list[Matrix]:
-        # F = 1 c' + X B: column j is fitted by a straight line on the single feature F b_j.
-        F, V = _to_one(seen.factor - seen.factor[known].mean(axis=0)), table[known] - table[known].mean(axis=0)
-        found = F @ np.linalg.lstsq(V, F[known], rcond=None)[0].T
-        slopes = (found[known] * V).sum(axis=0) / np.maximum((found[known] ** 2).sum(axis=0), 1e-300)
-        return [found * slopes + table[known].mean(axis=0)]
+            turned = rotated(points, known, (values * truth.lengths)[known]) / truth.lengths
+        return [turned, unmixed(seen.factor, known, values[known])]
 
     return best_of(guesses, truth, draws)
 
@@ -234,7 +215,7 @@ def by_shape(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | None
     """Naming who has what few samples have, and how many they are: as many of those farthest out."""
     T, scores = len(truth.values), np.zeros((len(draws), truth.n_columns))
     # A single sample's category does not count: of many such in a column, some would be named by chance.
-    few = T - np.array([np.unique(each, return_counts=True)[1].max() for each in truth.values.T])
+    few = T - np.array([_times(each).max() for each in truth.values.T])
     rare = np.flatnonzero((few > (truth.column < np.arange(len(few)))) & (few < RARE * T))
     if not len(rare):
         return None
@@ -267,24 +248,24 @@ def by_lengths(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | No
 
 def by_values(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
     """Searching what was sent for columns of few values: a long column of zeros and ones is there once, if at all."""
-    scores, n = np.zeros((len(draws), truth.n_columns)), len(truth.values)
-    few = [(j, p / n) for j, each in enumerate(truth.values.T) if 1 < len(p := _times(each)) <= FEW_VALUES]
-    leading = seen.coordinates[:, : min(seen.n_features, MOST_COMPONENTS)]
-    for D in (in_equal_lengths(part) for part in (seen.factor, leading) if part.shape[1] and few):
-        # A column that is in the m directions sent but for a share is told so many bits by the other n - m; all of
+    scores, n, times = np.zeros((len(draws), truth.n_columns)), len(truth.values), [_times(V) for V in truth.values.T]
+    few = np.flatnonzero([1 < len(each) <= FEW_VALUES for each in times])
+    V = truth.values[:, few] / np.linalg.norm(truth.values[:, few], axis=0)
+    bits = np.array([each @ np.log2(n / each) for each in times])[few]
+    for part in (seen.factor, seen.coordinates[:, : min(seen.n_features, MOST_COMPONENTS)]):
+        # A column that is in the m directions sent, but for a share, is told so many bits by the other n - m; all of
         # its samples together have n times its entropy.
-        for j, p in few:
-            column = truth.values[:, j] / np.linalg.norm(truth.values[:, j])
-            rest = max(float(np.linalg.norm(column - D @ (D.T @ column))), np.finfo(float).eps)
-            told = -(n - 1 - D.shape[1]) * np.log2(rest)
-            scores[:, truth.column[j]] += rest < NEARLY_SENT and told > -n * (p @ np.log2(p))
-    return np.minimum(scores, 1.0)
+        D = in_equal_lengths(part)
+        rest = np.maximum(np.linalg.norm(V - D @ (D.T @ V), axis=0), np.finfo(float).eps)
+        found = (rest < NEARLY_SENT) & ((n - 1 - D.shape[1]) * -np.log2(rest) > bits)
+        scores[:, truth.column[few[found]]] = 1.0
+    return scores
 
 
 def by_decoding(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
     """Trying all possible rows: if a message tells more bits than a row has, only one of them fits."""
-    n, n_known = truth.n_columns, len(draws[0]) - 1
-    scores, varying = np.zeros((len(draws), n)), np.ptp(truth.table, axis=0) > 0
+    n, n_known, table = truth.n_columns, len(draws[0]) - 1, truth.table
+    scores, varying = np.zeros((len(draws), n)), np.ptp(table, axis=0) > 0
     columns = truth.values[:, n:] if truth.of_categories else truth.values[:, :n]
     Q = scipy.linalg.orth(columns)  # a text column's last 0/1 column follows from others
     if not 0 < (d := Q.shape[1]) <= n_known or not np.ptp(seen.factor, axis=0).any():
@@ -295,26 +276,21 @@ def by_decoding(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
     sines = [np.linalg.norm(rests[0], axis=0), np.linalg.svd(rests[1], compute_uv=False)[: n_known - d]]
     # Rests are smaller here by chance than among more rows, and larger where known rows must tell the mixtures.
     scale = np.sqrt(max(1, len(Q) - 1 - d) / len(Q) * (n_known + 1 - d) / (n_known + 1))
-    sines = [np.maximum(each[each < MIXED * scale] / scale, np.finfo(float).eps) for each in sines]
-    told = [-np.log2(each) for each in sines]
-    kept = np.sort(scipy.linalg.qr(columns, mode="r", pivoting=True)[1][:d])
-    table = truth.table if truth.of_categories else truth.table[:, kept]
+    told = [-np.log2(np.maximum(each[each < MIXED * scale] / scale, np.finfo(float).eps)) for each in sines]
+    if not truth.of_categories:
+        table = table[:, np.sort(scipy.linalg.qr(columns, mode="r", pivoting=True)[1][:d])]
     of_a_row = _bits_of_a_row(table, max(MANY_VALUES, *(each.max(initial=0.0) for each in told)))
     return np.asarray(scores + varying * (0.0 < ENOUGH * of_a_row <= max(each.sum() for each in told)))
 
 
 def _bits_of_a_row(table: Matrix, most: float) -> float:
     """Bits of independent columns; those of two values that exclude each other count as one."""
-    bits, groups = 0.0, list[Matrix]()
-    for column in table.T:
-        has = column == column.max()
-        if len(np.unique(column)) != 2:
-            bits += _bits(column, most)
-        elif place := next((k for k, group in enumerate(groups) if not group[has].any()), -1) + 1:
-            groups[place - 1] += has * (groups[place - 1].max() + 1.0)
-        else:
-            groups.append(has.astype(float))
-    return float(bits + sum(_bits(group, most) for group in groups))
+    two = [each == each.max() for each in table.T if len(_times(each)) == 2]
+    groups, others = np.zeros((len(two), len(table))), [each for each in table.T if len(_times(each)) != 2]
+    for has in two:
+        group = next(each for each in groups if not each[has].any())
+        group[has] = group.max() + 1.0
+    return float(sum(_bits(each, most) for each in chain(groups, others)))
 
 
 def _bits(column: Matrix, most: float) -> float:
@@ -333,7 +309,6 @@ ATTACKS: dict[str, Callable[[Seen, Truth, Sequence[Matrix]], Matrix | None]] = {
     "distances": lambda seen, *about: regressed(seen.coordinates, *about),
     **{f"paths over similarity {similar:g}": partial(by_paths, similar) for similar in SIMILAR},
     "rotation": by_rotation,
-    "mixtures": by_mixtures,
     "independence": by_independence,
     "shape": by_shape,
     "lengths": by_lengths,
@@ -440,6 +415,15 @@ def rotated(features: Matrix, known: Matrix, values: Matrix) -> Matrix:
     length = float((F**2).sum())
     scale = float(singular.sum()) / length if length > 0 else 0.0
     return np.asarray(scale * (features - middle) @ (U @ Wt) + mean)
+
+
+def unmixed(features: Matrix, known: Matrix, values: Matrix) -> Matrix:
+    """Estimates for all rows, each column on a line where the known rows say that its own mixture points."""
+    # F = 1 c' + X B by least squares: column j is fitted on the single feature F b_j.
+    F, V = _to_one(features - features[known].mean(axis=0)), values - values.mean(axis=0)
+    found = F @ np.linalg.lstsq(V, F[known], rcond=None)[0].T
+    slopes = (found[known] * V).sum(axis=0) / np.maximum((found[known] ** 2).sum(axis=0), 1e-300)
+    return np.asarray(found * slopes + values.mean(axis=0))
 
 
 def independent_components(points: Matrix, start: Matrix | None = None) -> Matrix:
@@ -560,8 +544,8 @@ def measure(
     order = np.random.default_rng(random_state).permutation(len(table))
     most, n_draws = (max(FEW_ROWS, 2 * known_rows), FEW_DRAWS) if roughly else (MOST_ROWS, DRAWS)
     rows = np.sort(rare_first(order, table)[: min(most, MOST_ROWS)])
-    seen = [seen_in(summary, rows)]
-    return against(seen, table[rows], summary.kernel.columns_are, known_rows, random_state, n_draws)
+    about = summary.kernel.columns_are, known_rows, random_state, n_draws
+    return against([seen_in(summary, rows)], table[rows], *about)
 
 
 def against(
