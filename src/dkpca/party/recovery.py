@@ -135,9 +135,8 @@ class Truth:
             values += [behind / np.linalg.norm(behind, axis=0)]
             column = np.concatenate([column, far, mostly])
             group = np.arange(len(column))
-        return cls(
-            np.hstack(values), lengths * (size / size.max()), column, group, scaled, columns_are == "categories"
-        )
+        lengths, of_categories = lengths * (size / size.max()), columns_are == "categories"
+        return cls(np.hstack(values), lengths, column, group, scaled, of_categories)
 
     def score(self, guess: Matrix, known: Matrix) -> Matrix:
         """R squared by column on the rows not known, as numbers, categories or cut off: the most; 0 for constants."""
