@@ -401,3 +401,96 @@ def test_lengths_of_rows_are_attacked(rng):
     without = measure(replace(summary, kernel=Linear(), diagonal=None), X).by_attack
     assert "lengths" not in without
     assert found["lengths"][0] > 0.2 + max(each[0] for each in without.values())
+
+
+def test_columns_of_zeros_and_ones_are_found_in_what_was_sent_though_they_outnumber_the_known_rows(rng):
+    """One by one: by turns the nearest in the space of what was sent, and the nearest of zeros and ones."""
+    X = (rng.standard_normal((300, 40)) < -0.8).astype(float)
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    summary = summary_of(Z, Linear(), 40)
+    Q = np.linalg.qr(np.column_stack([np.ones(300), summary.factor.decode()]))[0]
+    found = []
+    for j in range(4):
+        start = Q @ np.linalg.lstsq(Q[:30], X[:30, j], rcond=None)[0]
+        z = X[:30, j].mean() + start / start.std() * X[:30, j].std()
+        for _ in range(1000):  # the difference map
+            near = Q @ (Q.T @ z)
+            guess = (2 * near - z > 0.5).astype(float)
+            guess[:30] = X[:30, j]
+            z += 0.9 * (guess - near)
+        found.append((guess == X[:, j]).all())
+    assert np.mean(found) > 0.5
+    sums = Seen(points(np.square(Z[:, None] - Z[None]).sum(axis=2)), Linear(), 0.0, 40)
+    for reviewed in (measure(summary, X), measure(summary_of(Z, RBF(1 / 80), 60), X), against([sums], X)):
+        assert reviewed.by_attack["few values"] == (1.0,) * 40
+    assert max(measure(summary_of(Z, Linear(), 10), X).by_attack["few values"]) == 0.0
+    assert max(measure(summary_of(rng.standard_normal((300, 40)), Linear(), 40), X).by_attack["few values"]) == 0.0
+
+
+def decoded(summary, X, encoded):
+    """The attack itself: all possible rows, less likely the farther from what the known rows say was sent of them."""
+    sent, known = np.asarray(summary.factor.decode(), dtype=float), np.arange(30)
+    rows = np.array(list(itertools.product(*map(np.unique, X.T))))
+    A, C = (np.column_stack([np.ones(len(each)), encoded(each)]) for each in (X[known], rows))
+    weights = np.linalg.lstsq(A, sent[known], rcond=None)[0]
+    noise = ((sent[known] - A @ weights) ** 2).sum(axis=0) / (30 - np.linalg.matrix_rank(A))
+    by_chance = sum(np.log((X[known, j][:, None] == rows[:, j]).mean(axis=0) + 0.02) for j in range(X.shape[1]))
+    fits = by_chance - ((sent[:, None] - C @ weights) ** 2 / (2.0 * noise)).sum(axis=2)
+    return rows[fits.argmax(axis=1)]
+
+
+def test_categories_are_decoded_by_who_has_which(rng):
+    X = np.column_stack([rng.choice(4, size=400, p=rng.dirichlet(4 * np.ones(4))) for _ in range(5)]).astype(float)
+    encoded = lambda codes: (codes[:, :, None] == np.arange(4)).reshape(len(codes), -1).astype(float)  # noqa: E731
+    low, high = (summary_of(X, Overlap(0.2), rank) for rank in (1, 4))
+    assert np.mean(decoded(high, X, encoded) == X) > 0.85 > 0.7 > np.mean(decoded(low, X, encoded) == X)
+    assert min(measure(high, X).columns) == 1.0
+    assert max(measure(low, X).columns) < 0.5
+
+
+def test_few_directions_of_a_kernel_that_is_no_inner_product_are_decoded_too(rng):
+    X = (rng.random((400, 10)) < 0.4).astype(float)
+    summary = summary_of((X - X.mean(axis=0)) / X.std(axis=0), RBF(1 / 20), 5)
+    assert np.mean(decoded(summary, X, lambda rows: rows) == X) > 0.9
+    assert measure(summary, X).by_attack["decoding"] == (1.0,) * 10
+    assert max(measure(summary_of(X, RBF(1 / 20), 1), X).by_attack["decoding"]) == 0.0
+
+
+@pytest.mark.parametrize("rank", [2, 5])
+def test_nearly_as_many_columns_as_known_rows_are_decoded(rng, rank):
+    X = (rng.random((300, 28)) < 0.3).astype(float)
+    found = measure(summary_of(X, Linear(), rank), X)
+    assert found.by_attack["decoding"] == (1.0,) * 28
+    wide = (rng.random((300, 31)) < 0.3).astype(float)
+    assert max(measure(summary_of(wide, Linear(), rank), wide).by_attack["decoding"]) == 0.0
+
+
+def test_rare_large_counts_are_decoded_by_how_rare_they_are(rng):
+    X = (rng.random((400, 20)) < 0.12) * (1.0 + np.floor(rng.lognormal(0.0, 1.2, (400, 20))))
+    assert measure(summary_of(X, Linear(), 2), X).by_attack["decoding"] == (1.0,) * 20
+    often = np.floor(rng.lognormal(3.0, 1.2, (400, 20)))
+    assert max(measure(summary_of(often, Linear(), 2), often).by_attack["decoding"]) == 0.0
+
+
+def test_who_has_any_of_a_heavy_tailed_column_counts_as_much_as_how_much(rng):
+    X = (rng.random((300, 6)) < 0.2) * np.exp(2.0 * rng.standard_normal((300, 6)))
+    summary, known = summary_of((X - X.mean(axis=0)) / X.std(axis=0), RBF(1 / 3), 20), np.arange(30)
+    has = (X > 0).astype(float)
+    guesses = regressions(seen_in(summary, np.arange(300)).coordinates, known, has[known])  # the attack itself
+    attacked = np.max([r_squared(guess[30:], has[30:]) for guess in guesses], axis=0)
+    assert attacked.max() > 0.55
+    assert np.all(np.array(measure(summary, X).columns) > attacked - 0.15)
+    limited = Truth.of(X)  # numbers, those cut off, and who has any
+    assert limited.values.shape[1] == 18
+    assert np.abs(limited.values[:, 6:12]).max() < 0.5 * np.abs(limited.values[:, :6]).max()
+
+
+def test_columns_are_found_where_the_mixtures_of_the_known_rows_point(rng):
+    X = rng.standard_normal((400, 25))
+    summary, known = summary_of(X, Linear(), 16), np.arange(30)
+    sent = np.asarray(summary.factor.decode(), dtype=float)
+    weights = np.linalg.lstsq(np.column_stack([np.ones(30), X[known]]), sent[known], rcond=None)[0][1:]
+    attacked = np.square([np.corrcoef(sent[30:] @ weights[j], X[30:, j])[0, 1] for j in range(25)])
+    found = measure(summary, X).by_attack
+    assert np.mean(found["rotation"]) > np.mean(attacked) - 0.1
+    assert np.mean(found["rotation"]) > np.mean(found["factor rows"]) + 0.1

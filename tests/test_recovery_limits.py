@@ -9,6 +9,7 @@ from sklearn.datasets import load_breast_cancer
 import dkpca
 from dkpca.errors import InputError, PolicyError
 from dkpca.kernels import RBF, Linear
+from dkpca.party import candidates
 from dkpca.party.limits import ANYTHING
 from dkpca.party.recovery import measure
 from dkpca.rank import Fixed, Recovery
@@ -32,6 +33,27 @@ def test_a_message_within_the_limit_is_found_and_a_finer_one_is_beyond_it(precis
     assert "Recovery" in state.decided
     finer, _ = summarized(rank=summary.rank + 3, precision=precision)
     assert measure(finer, TUMORS).worst > most
+
+
+def test_most_of_the_search_for_a_rank_attacks_few_rows(monkeypatch):
+    tried = []
+
+    def counted(summary, X, *, known_rows, roughly):
+        tried.append((summary.rank, roughly))
+        return measure(summary, X, known_rows=known_rows, roughly=roughly)
+
+    monkeypatch.setattr(candidates, "measure", counted)
+    table = np.random.default_rng(0).standard_normal((400, 24))
+    summary, _ = dkpca.summarize(table, party="clinic", kernel=Linear(), rank=Recovery(0.5))
+    assert 1 < summary.rank < 24
+    assert (summary.rank, False) in tried
+    assert len([rank for rank, roughly in tried if not roughly]) <= 4
+    assert max(rank for rank, _ in tried) <= 24
+    assert (
+        measure(summary, table).worst
+        <= 0.5
+        < measure(dkpca.summarize(table, party="clinic", kernel=Linear(), rank=summary.rank + 1)[0], table).worst
+    )
 
 
 @pytest.mark.longer

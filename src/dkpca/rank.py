@@ -329,8 +329,8 @@ class Recovery(RankRule):
     def measured(self) -> bool:
         return True
 
-    def met_by(self, candidate: Any) -> bool:
-        return bool(candidate.recovery(self.known_rows).worst <= self.at_most)
+    def met_by(self, candidate: Any, *, roughly: bool = False) -> bool:
+        return bool(candidate.recovery(self.known_rows, roughly=roughly).worst <= self.at_most)
 
 
 RULES: dict[str, type[RankRule]] = {rule.name: rule for rule in (Fixed, Adaptive, Auto, All, Budget, Error, Recovery)}

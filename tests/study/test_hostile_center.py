@@ -502,6 +502,17 @@ def test_another_party_decodes_zeros_and_ones_from_a_blind_result_and_the_review
     assert np.mean(guess == X) > 0.99
 
 
+def test_own_rows_stand_in_for_each_other_party_in_another_order(tmp_path, monkeypatch):
+    """In one order for all, they would vary in no more ways than those of one party, and hide less than real ones."""
+    monkeypatch.setattr(reviews, "COUNTED", (reviews.ALIKE,))
+    given = tables(200, 12)
+    consortium = founded(tmp_path, {"gamma": 0.01, "protect": "sums", "n_components": 2}, MEASURED, given)
+    found = max(consortium.at("airline", study.review).columns.values())
+    consortium.sign().finish()
+    real = by_joint_matrix(consortium, given["airline"][1])
+    assert real - 0.05 < found < 0.95
+
+
 def test_a_blind_plan_is_green_without_assumptions_where_the_own_columns_are_many(tmp_path):
     found = founded(tmp_path, BLIND | {"kernel": "linear"}, CAUTIOUS, tables(400, 200)).at("airline", study.review)
     assert found.at_worst is not None

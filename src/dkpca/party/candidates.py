@@ -7,7 +7,8 @@ moves the Gram matrix by about as much. In the other precisions the rank decides
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any
 
 from dkpca import wire
 from dkpca.errors import InputError
@@ -29,7 +30,7 @@ from dkpca.linalg.precision import (
 from dkpca.linalg.rows import on_workers
 from dkpca.messages import Summary
 from dkpca.party.recovery import Measurement, measure
-from dkpca.rank import ROUNDING_SHARE, RankRule, Spectrum
+from dkpca.rank import ROUNDING_SHARE, RankRule, Recovery, Spectrum
 
 COARSEST, FINEST = 2.0**-4, 2.0**-24  # the cut, as a share of lambda_1: sixteen levels for its column; float32
 RUNGS = 16  # cuts to each halving: two or three percent of the bytes apart
@@ -49,7 +50,7 @@ class Candidate:
     trace_left_out: float
     trace_rounding: float  # what arithmetic may have done to it
     fineness: float  # rung of its cut, or its rank
-    measured: dict[int, Measurement] = field(default_factory=dict)  # by the number of known rows
+    measured: dict[Any, Measurement] = field(default_factory=dict)  # by the number of known rows, and whether roughly
 
     @cached_property
     def summary(self) -> Summary:
@@ -75,13 +76,13 @@ class Candidate:
         """What the message adds to the certificate's bound on the kernel error."""
         return self.summary.left_out_norm + self.summary.rounding_norm
 
-    def recovery(self, known_rows: int) -> Measurement:
-        """What somebody who knows so many rows recovers of the others from the message."""
+    def recovery(self, known_rows: int, *, roughly: bool = False) -> Measurement:
+        """What somebody who knows so many rows recovers of the others from the message; roughly: of few others."""
         if on_workers(self.among.table):
             raise InputError("recovery is measured on all rows, which here stay on workers of a cluster; gather them")
-        if known_rows not in self.measured:
-            self.measured[known_rows] = measure(self.summary, self.among.table, known_rows=known_rows)
-        return self.measured[known_rows]
+        if (how := (known_rows, roughly)) not in self.measured:
+            self.measured[how] = measure(self.summary, self.among.table, known_rows=known_rows, roughly=roughly)
+        return self.measured[how]
 
 
 @dataclass(kw_only=True)
@@ -198,7 +199,13 @@ def choose_rank(candidates: Candidates, rule: RankRule) -> tuple[Candidate, str]
             continue
         else:
             end = last if chosen is None else int(min(chosen.fineness, last))
-            candidate = _last(part.met_by, candidates.at, min(START, last), end)
+            start, stride = min(START, last), RUNGS
+            if isinstance(
+                part, Recovery
+            ):  # few rows show, from the coarsest on, where a whole measurement is worth it
+                near = _last(partial(part.met_by, roughly=True), candidates.at, 0, end, 1)
+                start, stride = 0 if near is None else int(min(near.fineness, end)), 1
+            candidate = _last(part.met_by, candidates.at, start, end, stride)
         if candidate is None:
             raise InputError(f"{part!r} cannot be met in {candidates.precision}; ask for something else")
         if chosen is None or (-1 if part.limits else 1) * (candidate.fineness - chosen.fineness) > 0:
@@ -209,12 +216,12 @@ def choose_rank(candidates: Candidates, rule: RankRule) -> tuple[Candidate, str]
 
 
 def _last(
-    meets: Callable[[Candidate], bool], at: Callable[[int], Candidate], start: int, end: int
+    meets: Callable[[Candidate], bool], at: Callable[[int], Candidate], start: int, end: int, stride: int = RUNGS
 ) -> Candidate | None:
     """Return the last message, of numbers 0 to `end`, that meets a condition met by all before it."""
-    # Strides of 16, 32, 64, ... from `start`, since finer messages take longer, until one message meets the condition
-    # and a finer one does not; then bisection.
-    low, high, number, stride, found = -1, end + 1, min(start, end), RUNGS, None
+    # Strides that double (16, 32, ...) from `start`, since finer messages take longer, until one message meets the
+    # condition and a finer one does not; then bisection.
+    low, high, number, found = -1, end + 1, min(start, end), None
     while high - low > 1:
         candidate = at(number)
         if meets(candidate):

@@ -3,8 +3,8 @@
 The party runs the attacks on itself, on exactly what is about to leave, and sees R squared by column on rows that the
 attacker did not know. Nothing of it leaves. Each attack takes what was seen, the truth and draws of known rows, and
 returns R squared by column, one line per draw; None where it has no meaning. Unknown rows count for its score alone.
-Only the search for independent components starts at the truth (a long one from anywhere mostly ends there too, or
-finds less), and decoding is not run: whether it would succeed is counted.
+Only the search for independent components starts at the truth, which errs to the safe side: by much for flat columns
+(0.88 where a search from anywhere finds nothing). For decoding and few values, whether they would succeed is counted.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,13 +37,17 @@ CAUTION = 0.1  # kernel values below this share of what the message left out of 
 MOST_COMPONENTS = 500  # looked for by ICA, among ...
 MOST_SAMPLES = 10_000  # ... so many samples
 MOST_NUMBERS = 2**23  # of these
+FEW_VALUES = 3  # of a column that is searched for in what was sent
+NEARLY_SENT = 0.25  # share of such a column's length off all that was sent: with more it is not there
 RARE = 0.1  # of the samples: known rows hardly tell about a column that fewer have
 RARE_ROWS = 5  # attacked of such a column, whatever the others are
 FENCE = 1.5  # Tukey's, of quartile ranges beyond the quartiles: values beyond are far out
 FARTHEST = 50  # one sample in so many is far out
 STEPS = 20  # of ICA from the truth: what many samples do not hold there is lost in few
 ON_GRID = 1e-9  # of a column's range, by which numbers of a grid may be off it
-NEARLY_EXACT = 0.01  # a direction of a message that is a mixture of columns but for this share tells bits of a row
+MIXED = 0.9  # a direction of a message that is a mixture of columns but for this share tells bits of a row
+ENOUGH = 0.9  # of a row's bits: with these most rows are told
+MANY_VALUES = 7.0  # bits of a column with any number of values, however few are told
 ROUNDING = 1e-13  # directions shorter than this share of the longest are no part of what was sent
 WILD = 1e100  # a guess of a number of size 1 beyond this is as wrong as any
 
@@ -83,13 +87,14 @@ class Seen:
 
 @dataclass(frozen=True)
 class Truth:
-    """The table, each column centered and of length 1; behind these categories as 0/1 columns, or columns cut off."""
+    """The table, centered columns of length 1; behind these categories as 0/1 columns, or columns cut off."""
 
     values: Matrix  # (n_samples, n_columns and those after them)
     lengths: Matrix  # (n_columns,) that they had, up to one factor for all
     column: Matrix  # of the table, for each number
+    group: Matrix  # scored together: all categories of a column
     table: Matrix  # as it is, each column up to a factor
-    n_cut_off: int = 0
+    of_categories: bool
 
     @property
     def n_columns(self) -> int:
@@ -99,7 +104,8 @@ class Truth:
     def of(cls, table: Matrix, columns_are: str = "quantities") -> "Truth":
         """Bring columns to one scale, which no score depends on; codes of categories are read as numbers too."""
         # Numbers: centered columns of length 1; a constant column is all zero. Behind them, centered: one 0/1 column
-        # for each category, or each column with values far out, which are most of the variance, cut off at fences.
+        # for each category; or each column with values far out, which are most of the variance, cut off at fences,
+        # and who has anything but the value that half of the samples have.
         size = np.abs(table).max(axis=0)
         size = np.where(size > 0, size, 1.0)
         numbers = table / size  # first, since squares may overflow
@@ -107,29 +113,42 @@ class Truth:
         lengths = np.linalg.norm(numbers, axis=0)
         constant = lengths < 1e-12
         numbers, lengths = np.where(constant, 0.0, numbers), np.where(constant, 1.0, lengths)
-        values, column, far = [numbers / lengths], np.arange(table.shape[1]), np.arange(0)
+        values, column, n = [numbers / lengths], np.arange(table.shape[1]), len(table)
+        counted = [np.unique(each, return_counts=True) for each in scaled.T]
         if columns_are == "categories":
-            each = [(table[:, j, None] == np.unique(table[:, j])).astype(float) for j in column]
+            each = [(scaled[:, j, None] == found).astype(float) for j, (found, _) in enumerate(counted)]
             values += [part - part.mean(axis=0) for part in each]
             column = np.concatenate([column, np.repeat(column, [part.shape[1] for part in each])])
+            group = column + len(lengths) * (np.arange(len(column)) >= len(lengths))
         else:
+            # Where half of the samples have one value, so that quartiles are equal, they are those of the others.
+            most = np.array([found[np.argmax(times)] for found, times in counted])
             low, high = np.quantile(scaled, [0.25, 0.75], axis=0)
+            usual = (scaled == most) & (low == high) & ~constant
+            low, high = np.nanquantile(np.where(usual, np.nan, scaled), [0.25, 0.75], axis=0)
             inner = np.clip(scaled, low - FENCE * (high - low), high + FENCE * (high - low))
-            far = np.flatnonzero((inner != scaled).any(axis=0) & (high > low))
-            inner = inner[:, far] - inner[:, far].mean(axis=0)
-            values += [inner / np.linalg.norm(inner, axis=0)]
-            column = np.concatenate([column, far])
-        return cls(np.hstack(values), lengths * (size / size.max()), column, scaled, len(far))
+            inner, has = np.where(usual, scaled, inner), (scaled != most).astype(float)
+            far = np.flatnonzero((inner != scaled).any(axis=0))
+            mostly = np.flatnonzero([len(found) > 2 and 2 * times.max() >= n for found, times in counted])
+            behind = np.hstack([inner[:, far], has[:, mostly]])
+            behind -= behind.mean(axis=0)
+            values += [behind / np.linalg.norm(behind, axis=0)]
+            column = np.concatenate([column, far, mostly])
+            group = np.arange(len(column))
+        lengths, of_categories = lengths * (size / size.max()), columns_are == "categories"
+        return cls(np.hstack(values), lengths, column, group, scaled, of_categories)
 
     def score(self, guess: Matrix, known: Matrix) -> Matrix:
         """R squared by column on the rows not known, as numbers, categories or cut off: the most; 0 for constants."""
-        others, n = np.setdiff1d(np.arange(len(guess)), known), self.n_columns
+        others, group = np.setdiff1d(np.arange(len(guess)), known), self.group[: guess.shape[1]]
         # R^2 = 1 - |truth - guess|^2 / |truth - mean|^2, over the rows that the attacker did not know.
-        truth, apart = self.values[others, : guess.shape[1]], self.column[n : guess.shape[1]]
-        missed = ((truth - np.clip(guess[others], -WILD, WILD)) ** 2).sum(axis=0)
-        variance = ((truth - truth.mean(axis=0)) ** 2).sum(axis=0)
-        missed, variance = (np.vstack([each[:n], np.bincount(apart, each[n:], n)]) for each in (missed, variance))
-        return np.asarray(np.where(variance > 1e-24, 1.0 - missed / np.maximum(variance, 1e-24), 0.0).max(axis=0))
+        truth = self.values[others, : guess.shape[1]]
+        missed = np.bincount(group, ((truth - np.clip(guess[others], -WILD, WILD)) ** 2).sum(axis=0))
+        variance = np.bincount(group, ((truth - truth.mean(axis=0)) ** 2).sum(axis=0))
+        found = np.where(variance > 1e-24, 1.0 - missed / np.maximum(variance, 1e-24), 0.0)
+        best = np.zeros(self.n_columns)
+        np.maximum.at(best, self.column[np.unique(group, return_index=True)[1]], found)
+        return best
 
 
 def _n_values(column: Matrix) -> float:
@@ -165,11 +184,12 @@ def by_paths(similar: float, seen: Seen, *about: Any) -> Matrix | None:
 
 def by_rotation(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
     """Points are the columns up to a rotation and a shift: Procrustes finds both from fewer rows than ridge."""
-    points, table = seen.coordinates[:, : truth.n_columns], truth.values[:, : truth.n_columns] * truth.lengths
+    values, points = truth.values[:, : truth.n_columns], seen.coordinates[:, : truth.n_columns]
 
     def guesses(known: Matrix) -> list[Matrix]:
         with quiet():  # a column that is tiny beside the others is guessed wildly
-            return [rotated(points, known, table[known]) / truth.lengths]
+            turned = rotated(points, known, (values * truth.lengths)[known]) / truth.lengths
+        return [turned, unmixed(seen.factor, known, values[known])]
 
     return best_of(guesses, truth, draws)
 
@@ -194,7 +214,7 @@ def by_shape(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | None
     """Naming who has what few samples have, and how many they are: as many of those farthest out."""
     T, scores = len(truth.values), np.zeros((len(draws), truth.n_columns))
     # A single sample's category does not count: of many such in a column, some would be named by chance.
-    few = T - np.array([np.unique(each, return_counts=True)[1].max() for each in truth.values.T])
+    few = T - np.array([_times(each).max() for each in truth.values.T])
     rare = np.flatnonzero((few > (truth.column < np.arange(len(few)))) & (few < RARE * T))
     if not len(rare):
         return None
@@ -225,35 +245,62 @@ def by_lengths(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | No
     return np.asarray(np.max(tried, axis=0))
 
 
+def by_values(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
+    """Searching what was sent for columns of few values: a long column of zeros and ones is there once, if at all."""
+    scores, n, times = np.zeros((len(draws), truth.n_columns)), len(truth.values), [_times(V) for V in truth.values.T]
+    few = np.flatnonzero([1 < len(each) <= FEW_VALUES for each in times])
+    V = truth.values[:, few] / np.linalg.norm(truth.values[:, few], axis=0)
+    bits = np.array([each @ np.log2(n / each) for each in times])[few]
+    for part in (seen.factor, seen.coordinates[:, : min(seen.n_features, MOST_COMPONENTS)]):
+        # A column that is in the m directions sent, but for a share, is told so many bits by the other n - m; all of
+        # its samples together have n times its entropy.
+        D = in_equal_lengths(part)
+        rest = np.maximum(np.linalg.norm(V - D @ (D.T @ V), axis=0), np.finfo(float).eps)
+        found = (rest < NEARLY_SENT) & ((n - 1 - D.shape[1]) * -np.log2(rest) > bits)
+        scores[:, truth.column[few[found]]] = 1.0
+    return scores
+
+
 def by_decoding(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
     """Trying all possible rows: if a message tells more bits than a row has, only one of them fits."""
-    scores, varying = np.zeros((len(draws), truth.n_columns)), np.ptp(truth.table, axis=0) > 0
-    Q = scipy.linalg.orth(truth.values[:, : truth.n_columns])  # a text column's last 0/1 column follows from others
-    width = len(draws[0]) - 1 - Q.shape[1]  # of the directions whose mixtures the known rows still determine
-    if width < 1:
+    n, n_known, table = truth.n_columns, len(draws[0]) - 1, truth.table
+    scores, varying = np.zeros((len(draws), n)), np.ptp(table, axis=0) > 0
+    columns = truth.values[:, n:] if truth.of_categories else truth.values[:, :n]
+    Q = scipy.linalg.orth(columns)  # a text column's last 0/1 column follows from others
+    if not 0 < (d := Q.shape[1]) <= n_known or not np.ptp(seen.factor, axis=0).any():
         return scores
-    # Mixtures of leading directions of the message that are mixtures of columns, but for a small rest: the sines of
-    # the angles between the two spaces. A mixture tells as many bits of a row as its rest leaves.
-    D = in_equal_lengths(seen.factor[:, :width])
-    sines = np.linalg.svd(D - Q @ (Q.T @ D), compute_uv=False)
-    told = -np.log2(np.maximum(sines[sines < NEARLY_EXACT], np.finfo(float).eps))
-    kept = np.sort(scipy.linalg.qr(truth.values[:, : truth.n_columns], mode="r", pivoting=True)[1][: Q.shape[1]])
-    of_a_row = _bits_of_a_row(truth.table[:, kept], told.max(initial=0.0))
-    return np.asarray(scores + varying * (0.0 < of_a_row <= told.sum()))
+    # A direction of the message tells as many bits of a row as its rest leaves that is no mixture of columns.
+    # Mixtures of leading directions leave less, as far as known rows determine these: sines between the two spaces.
+    rests = [part - Q @ (Q.T @ part) for part in map(in_equal_lengths, (seen.factor, seen.factor[:, : n_known - d]))]
+    sines = [np.linalg.norm(rests[0], axis=0), np.linalg.svd(rests[1], compute_uv=False)[: n_known - d]]
+    # Rests are smaller here by chance than among more rows, and larger where known rows must tell the mixtures.
+    scale = np.sqrt(max(1, len(Q) - 1 - d) / len(Q) * (n_known + 1 - d) / (n_known + 1))
+    told = [-np.log2(np.maximum(each[each < MIXED * scale] / scale, np.finfo(float).eps)) for each in sines]
+    if not truth.of_categories:
+        table = table[:, np.sort(scipy.linalg.qr(columns, mode="r", pivoting=True)[1][:d])]
+    of_a_row = _bits_of_a_row(table, max(MANY_VALUES, *(each.max(initial=0.0) for each in told)))
+    return np.asarray(scores + varying * (0.0 < ENOUGH * of_a_row <= max(each.sum() for each in told)))
 
 
 def _bits_of_a_row(table: Matrix, most: float) -> float:
     """Bits of independent columns; those of two values that exclude each other count as one."""
-    bits, groups = 0.0, list[list[Matrix]]()
-    for column in table.T:
-        n_values, has = _n_values(column), column == column.max()
-        if n_values != 2:
-            bits += min(np.log2(n_values), most)
-        elif group := next((each for each in groups if not (has & np.any(each, axis=0)).any()), None):
-            group.append(has)
-        else:
-            groups.append([has])
-    return float(bits + sum(np.log2(1.0 + len(group)) for group in groups))
+    two = [each == each.max() for each in table.T if len(_times(each)) == 2]
+    groups, others = np.zeros((len(two), len(table))), [each for each in table.T if len(_times(each)) != 2]
+    for has in two:
+        group = next(each for each in groups if not each[has].any())
+        group[has] = group.max() + 1.0
+    return float(sum(_bits(each, most) for each in chain(groups, others)))
+
+
+def _bits(column: Matrix, most: float) -> float:
+    """Entropy of a column; a value that a single sample has could have been any that the column may have."""
+    times, any_value = _times(column), min(np.log2(_n_values(column)), most)
+    return float(min(any_value, (times / len(column)) @ (np.log2(len(column) / times) + any_value * (times == 1))))
+
+
+def _times(column: Matrix) -> Matrix:
+    """How often each value of a column is there."""
+    return np.unique(column, return_counts=True)[1]
 
 
 ATTACKS: dict[str, Callable[[Seen, Truth, Sequence[Matrix]], Matrix | None]] = {
@@ -264,6 +311,7 @@ ATTACKS: dict[str, Callable[[Seen, Truth, Sequence[Matrix]], Matrix | None]] = {
     "independence": by_independence,
     "shape": by_shape,
     "lengths": by_lengths,
+    "few values": by_values,
     "decoding": by_decoding,
 }
 
@@ -368,6 +416,15 @@ def rotated(features: Matrix, known: Matrix, values: Matrix) -> Matrix:
     return np.asarray(scale * (features - middle) @ (U @ Wt) + mean)
 
 
+def unmixed(features: Matrix, known: Matrix, values: Matrix) -> Matrix:
+    """Estimates for all rows, each column on a line where the known rows say that its own mixture points."""
+    # F = 1 c' + X B by least squares: column j is fitted on the single feature F b_j.
+    F, V = _to_one(features - features[known].mean(axis=0)), values - values.mean(axis=0)
+    found = F @ np.linalg.lstsq(V, F[known], rcond=None)[0].T
+    slopes = (found[known] * V).sum(axis=0) / np.maximum((found[known] ** 2).sum(axis=0), 1e-300)
+    return np.asarray(found * slopes + values.mean(axis=0))
+
+
 def independent_components(points: Matrix, start: Matrix | None = None) -> Matrix:
     """Centered components of length 1: first near the columns of `start`, which are of the first of the points."""
     # Whitened points, without directions that are only rounding.
@@ -397,6 +454,7 @@ def independent_components(points: Matrix, start: Matrix | None = None) -> Matri
 KNOWN_ROWS = 30
 MOST_ROWS = 600  # attacked at most: what holds for these holds for the others, and paths cost their cube
 DRAWS = 5
+FEW_ROWS, FEW_DRAWS = 200, 2  # of a rough measurement
 RECOVERED = 0.5  # a column counts as recovered from this R squared on
 
 
@@ -448,7 +506,9 @@ class Measurement:
         )
 
 
-def measure(summary: Summary, X: Any, *, known_rows: int = KNOWN_ROWS, random_state: int = 0) -> Measurement:
+def measure(
+    summary: Summary, X: Any, *, known_rows: int = KNOWN_ROWS, random_state: int = 0, roughly: bool = False
+) -> Measurement:
     """Attack a summary with some rows of the table as known, and say how well the others come out.
 
     Parameters
@@ -459,6 +519,8 @@ def measure(summary: Summary, X: Any, *, known_rows: int = KNOWN_ROWS, random_st
         The party's columns that it was made from; what scales and shifts a column changes nothing.
     known_rows, random_state : int, default=30 and 0
         Rows that the attacker knows (at most half of them), and the seed by which these and those attacked are drawn.
+    roughly : bool
+        Whether to attack few rows in few draws: quick, and no more than a hint.
 
     Examples
     --------
@@ -479,8 +541,10 @@ def measure(summary: Summary, X: Any, *, known_rows: int = KNOWN_ROWS, random_st
     if summary.kernel.columns_are == "samples" and not summary.turned:
         return Measurement(known_rows, 0, not_measured="the table is a matrix of similarities, without columns")
     order = np.random.default_rng(random_state).permutation(len(table))
-    rows = np.sort(rare_first(order, table)[:MOST_ROWS])
-    return against([seen_in(summary, rows)], table[rows], summary.kernel.columns_are, known_rows, random_state)
+    most, n_draws = (max(FEW_ROWS, 2 * known_rows), FEW_DRAWS) if roughly else (MOST_ROWS, DRAWS)
+    rows = np.sort(rare_first(order, table)[: min(most, MOST_ROWS)])
+    about = summary.kernel.columns_are, known_rows, random_state, n_draws
+    return against([seen_in(summary, rows)], table[rows], *about)
 
 
 def against(
@@ -489,9 +553,10 @@ def against(
     columns_are: str = "quantities",
     known_rows: int = KNOWN_ROWS,
     random_state: int = 0,
+    n_draws: int = DRAWS,
 ) -> Measurement:
     """Attack everything that somebody has seen of the rows of a table, one by one and side by side."""
-    truth, draws = Truth.of(table, columns_are), draws_of(len(table), known_rows, random_state)
+    truth, draws = Truth.of(table, columns_are), draws_of(len(table), known_rows, random_state)[:n_draws]
     # The strongest result of each attack counts. Two factors of the same rows may tell together what neither tells.
     found = [run(each, truth, draws) for each in seen]
     if len(seen) > 1:
@@ -536,7 +601,7 @@ def regressed(features: Matrix, truth: Truth, draws: Sequence[Matrix]) -> Matrix
     directions = in_equal_lengths(features)
 
     def guesses(known: Matrix) -> Iterable[Matrix]:
-        about = known, truth.values[known], len(truth.column) - truth.n_cut_off
+        about = known, truth.values[known], len(truth.column if truth.of_categories else truth.lengths)
         return chain(regressions(features, *about), regressions_on_directions(directions, *about))
 
     return best_of(guesses, truth, draws)
