@@ -419,7 +419,7 @@ def test_columns_of_the_others_that_hide_little_are_in_the_review(others, width,
     assert real > 0.6
     assert found.at_worst is not None
     assert found.at_worst > real - 0.05
-    if width == 12:  # the own columns, shuffled, hide as little
+    if width == 12 and others is near_copies:  # the own columns, shuffled for each, hide little
         assert not found.green
     else:
         assert f"If they hid nothing: {found.at_worst:.2f}." in "\n".join(found.words())
@@ -1258,7 +1258,7 @@ def test_a_blind_plan_on_categories_is_measured_by_who_has_which(tmp_path):
     assert not found.green
     assert found.columns["airline0"] > 0.55
     (scores,) = [each.seen for each in found.leaving if each.what == "1 components"]
-    assert recovery.against([scores], codes).worst < 0.1  # what codes as numbers would say
+    assert abs(np.corrcoef(scores.factor[:, 0], codes[:, 0])[0, 1]) < 0.3  # what codes as numbers would say
 
 
 @pytest.fixture(scope="module")
