@@ -12,21 +12,11 @@ from typing import Any
 
 from dkpca import wire
 from dkpca.errors import InputError
+from dkpca.linalg import precision as precisions
 from dkpca.linalg.arrays import Array, dtype_name, growth, namespace, to_numpy, unit
 from dkpca.linalg.eigenpairs import Eigenpairs, rounding_of
 from dkpca.linalg.gram import Gram
-from dkpca.linalg.precision import (
-    COMPACT,
-    Factor,
-    Rounded,
-    Tall,
-    column_squares,
-    round_by,
-    round_to,
-    rounding_norms,
-    steps_for,
-    whole,
-)
+from dkpca.linalg.precision import COMPACT, Factor, Rounded, Tall, round_by, round_to, whole
 from dkpca.linalg.rows import on_workers
 from dkpca.messages import Summary
 from dkpca.party.recovery import Measurement, measure
@@ -57,7 +47,7 @@ class Candidate:
         """The message."""
         pairs = self.pairs
         enough = NEGLIGIBLE * pairs.left_out_norm, NEGLIGIBLE * self.trace_left_out
-        spectral, nuclear = rounding_norms(self.exact, self.factor, self.among.device, enough=enough)
+        spectral, nuclear = precisions.rounding_norms(self.exact, self.factor, self.among.device, enough=enough)
         return self.among.message(
             factor=self.factor,
             left_out_norm=pairs.left_out_norm,
@@ -170,7 +160,7 @@ class Candidates:
             # Steps by eigenvalue: each column may be rounded until its error in A A' is about the cut.
             largest = float(pairs.values[0])
             cut = max(cut, FINEST * largest)
-            steps = steps_for(pairs.values, cut, self.gram.n)
+            steps = precisions.steps_for(pairs.values, cut, self.gram.n)
             if self.turn is not None:  # every column is a mixture of all: one step, that of the finest
                 steps = namespace(steps).zeros_like(steps) + namespace(steps).min(steps)
             sent = round_by(whole(factor), steps, digits=self.digits)
@@ -180,7 +170,7 @@ class Candidates:
             fineness = float(pairs.values.shape[0] - 1)
         trace = self.gram.trace()  # asked after the solver, which refuses numbers too large for it
         arithmetic = growth(math.prod(factor.shape)) * unit(self.table) * trace
-        lengths = column_squares(Tall(sent, "float64"))
+        lengths = precisions.column_squares(Tall(sent, "float64"))
         left_out = trace - float(namespace(lengths).sum(lengths))
         return Candidate(self, sent, factor, pairs, left_out, arithmetic, fineness)
 

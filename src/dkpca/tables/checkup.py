@@ -8,19 +8,10 @@ import polars as pl
 
 from dkpca.errors import InputError
 from dkpca.tables import inputs, numerals
+from dkpca.tables import reading as readings
 from dkpca.tables.ids import found_in
 from dkpca.tables.preparation import prepare, share_missing
-from dkpca.tables.reading import (
-    TEXT,
-    Reading,
-    Table,
-    check_columns,
-    column_names,
-    opened,
-    text_among_numbers,
-    typed,
-    wanted_columns,
-)
+from dkpca.tables.reading import TEXT, Reading, Table, opened, typed
 from dkpca.tables.text_files import Opened
 
 AS_IT_IS, AS_DAYS, LEAVE_OUT, DECIDE = "as is", "as days", "leave out", "decide"
@@ -58,16 +49,17 @@ class Findings:
 
 def examine(path: Path, reading: Reading) -> Findings:
     """Look at all of a table; where no id column is named, the only one that is called id is taken."""
-    called = [] if reading.id_column else [*filter(inputs.ID_NAME.search, column_names(path, reading.dialect))]
+    names = [] if reading.id_column else readings.column_names(path, reading.dialect)
+    called = [*filter(inputs.ID_NAME.search, names)]
     how = replace(reading, id_column=called[0]) if len(called) == 1 else reading
     with opened(path, how) as table:
-        check_columns([name for name in (how.id_column, *how.columns, *how.exclude) if name], table)
-        found = typed(table, wanted_columns(table, how), [how.id_column] if how.id_column else [])
+        readings.check_columns([name for name in (how.id_column, *how.columns, *how.exclude) if name], table)
+        found = typed(table, readings.wanted_columns(table, how), [how.id_column] if how.id_column else [])
         frame = found.frame.collect(engine="streaming")
         excluded = _excluded(replace(table, dialect=found.dialect), how) if how.exclude else ()
     texts = [name for name in found.names if isinstance(frame[name].dtype, TEXT)]
     free = [name for name in texts if name not in dict(how.text_of) and how.text != "ignore"]
-    doubts = {name: doubt for name in free if (doubt := text_among_numbers(frame[name], found.dialect))}
+    doubts = {name: doubt for name in free if (doubt := readings.text_among_numbers(frame[name], found.dialect))}
     columns = tuple(_column(frame[name], how, decide=name in doubts) for name in found.names)
     # What is too empty is left out by `max_missing` alone, whenever the table is read.
     out = [each.name for each in columns if each.use == LEAVE_OUT and not _too_empty(frame[each.name], how)]
