@@ -419,7 +419,7 @@ def test_columns_of_the_others_that_hide_little_are_in_the_review(others, width,
     assert real > 0.6
     assert found.at_worst is not None
     assert found.at_worst > real - 0.05
-    if width == 12 and others is near_copies:  # the own columns, shuffled for each, hide little
+    if width == 12:  # the own columns, shuffled, hide as little
         assert not found.green
     else:
         assert f"If they hid nothing: {found.at_worst:.2f}." in "\n".join(found.words())
@@ -500,17 +500,6 @@ def test_another_party_decodes_zeros_and_ones_from_a_blind_result_and_the_review
     rows = np.array(list(itertools.product([0.0, 1.0], repeat=10)))
     guess = rows[np.argmin(np.abs(told[:, None] - (rows @ weights[:-1] + weights[-1])), axis=1)]
     assert np.mean(guess == X) > 0.99
-
-
-def test_own_rows_stand_in_for_each_other_party_in_another_order(tmp_path, monkeypatch):
-    """In one order for all, they would vary in no more ways than those of one party, and hide less than real ones."""
-    monkeypatch.setattr(reviews, "COUNTED", (reviews.ALIKE,))
-    given = tables(200, 12)
-    consortium = founded(tmp_path, {"gamma": 0.01, "protect": "sums", "n_components": 2}, MEASURED, given)
-    found = max(consortium.at("airline", study.review).columns.values())
-    consortium.sign().finish()
-    real = by_joint_matrix(consortium, given["airline"][1])
-    assert real - 0.05 < found < 0.95
 
 
 def test_a_blind_plan_is_green_without_assumptions_where_the_own_columns_are_many(tmp_path):
@@ -1257,7 +1246,7 @@ def test_a_blind_plan_on_categories_is_measured_by_who_has_which(tmp_path):
     found = consortium.at("airline", study.review)
     assert not found.green
     assert found.columns["airline0"] > 0.55
-    (scores,) = [each.seen for each in found.leaving if each.what == "1 components"]
+    (scores,) = [each.seen for each in found.leaving if each.what == "1 component"]
     assert abs(np.corrcoef(scores.factor[:, 0], codes[:, 0])[0, 1]) < 0.3  # what codes as numbers would say
 
 

@@ -233,9 +233,7 @@ def _located(url: str) -> tuple[Any, str]:
     """File system of a URL, and the folder in it. Credentials are fsspec's business, and never in a URL."""
     scheme, _, rest = unicodedata.normalize("NFKC", url).partition("://")
     if re.search(":.*@", rest) and scheme not in ("file", "local"):
-        raise InputError(
-            f"{printable(scheme)}://...: a URL with a password is refused; put it in fsspec's configuration"
-        )
+        raise InputError("a URL with a password is refused; put the password in fsspec's configuration")
     try:
         parts = urlsplit(url)
     except ValueError as error:

@@ -189,10 +189,7 @@ class Membership:
             raise ProtectionError(f"{writer}: revealed a nonce that it had not committed to")
 
     def check_refusals(self) -> list[str]:
-        """Raise if a member has refused, whatever the folder shows of it by now; this one's own is sent again.
-
-        Return which files are none of a member's, although they are in the place of its refusal.
-        """
+        """Raise if a member has refused, whatever the folder shows by now; return what only looks like a refusal."""
         ignored = list[str]()
         for name in self.study.plan.members:
             known = self._opened(name, REFUSAL, ALL).exists()

@@ -270,8 +270,7 @@ class PartySide:
             width = {"gamma": agreed.gamma} if hasattr(agreed, "gamma") else {}
             if type(given) is not type(agreed) or replace(given, **width) != agreed:
                 return False
-            low, high = self._bounds_of_width() if width else (0.0, 0.0)
-            if width and not low <= given.gamma <= high:
+            if width and not self._is_width(given.gamma):
                 return False
         numbers = [told.weight, *(each.decode() for each in (scores, slopes) if each is not None)]
         with np.errstate(over="ignore"):
@@ -279,14 +278,13 @@ class PartySide:
         same = scores.shape[0] == self._n_told(told.batch) and told.scores.n_parties == len(self.names)
         return small and same
 
-    def _bounds_of_width(self) -> tuple[float, float]:
-        """What the width of a joint kernel may be: within the plan's bounds, or what follows without any data."""
+    def _is_width(self, gamma: float) -> bool:
+        """Whether the width of a joint kernel is within the plan's bounds, or what follows without any data."""
         kernel, derived = protocols.joint_kernel(self.names, self.fit)
-        if not derived:
-            return kernel.gamma, kernel.gamma  # type: ignore[attr-defined]  # a kernel with a width
-        known = protocols.known_widths(self.names, self.fit, self.terms, self.agreed)
-        width = None if known is None else known[self.names[0]]
-        return self.plan.gamma if width is None else (width, width)
+        known = protocols.known_widths(self.names, self.fit, self.terms, self.agreed) if derived else None
+        if derived and known is None:
+            return self.plan.gamma[0] <= gamma <= self.plan.gamma[1]
+        return gamma == (known[self.names[0]] if known else kernel.gamma)  # type: ignore[attr-defined]
 
     def _most_told(self, batch: str, _: str, step: str) -> int:
         """Bytes that the center may tell at a step, as the plan and the samples say."""

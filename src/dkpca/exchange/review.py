@@ -571,9 +571,10 @@ def _rehearsed(case: Case) -> tuple[Heard, FusedModel, Any, dict[str, Matrix]]:
     if len(X) * sum(case.columns.values()) > MOST_NUMBERS:
         raise InputError(f"{widest!r} says that it has {case.columns[widest]:,} columns, too many for a review")
     random = np.random.default_rng([2027, len(X)])  # no stream that a table was made with
+    # One order for all others: together they vary in no more ways than the own columns, as real ones may.
+    rows = {ALIKE: random.permutation(len(X)), COPIES: np.arange(len(X))}.get(case.others)
     parties, tables = {}, {}
     for each in plan.parties:
-        rows = {ALIKE: random.permutation(len(X)), COPIES: np.arange(len(X))}.get(case.others)  # its own order
         Z = X if each == name else random.normal(size=(len(X), case.columns[each]))
         kernel, columns_are = protocols.unscaled(fit, each), fit.family_of(name).columns_are
         takes_own = kernel.columns_are == columns_are and (not kernel.of_counts or X.min() >= 0)
