@@ -23,7 +23,7 @@ from dkpca.exchange import in_process, protocols
 from dkpca.exchange.identity import sha256, shown
 from dkpca.exchange.memory import ABOUT, LEFT, Memory, StudyMemory, write
 from dkpca.exchange.own_table import OwnTable
-from dkpca.exchange.plan import NO_QUESTION, Plan, Study
+from dkpca.exchange.plan import Plan, Study
 from dkpca.exchange.protocols import Terms
 from dkpca.fusion import FusedModel
 from dkpca.fusion.covariates import Covariates
@@ -420,16 +420,16 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
     own = {step: answers[name] for step, (_, answers) in heard.items()}
     small = sum(wire.size(answer) for answer in own.values() if isinstance(answer, Shape | Go | Reveal))
     yield Leaving("table size, consent and random numbers", center, small, None)
-    hidden = plan.protect != "none"
-    if hidden or plan.align == "tokens":
-        size = (len(plan.parties) - 1) * wire.size(Seed(name, center, NO_QUESTION, NO_QUESTION))
+    protected = plan.protect != "none"
+    if protected or plan.align == "tokens":
+        size = (len(plan.parties) - 1) * wire.size(Seed(name, center, "0" * 64, "0" * 64))
         yield Leaving("random numbers from which masks and keys follow", "each other party", size, None)
     bounds = [answer for step, answer in own.items() if isinstance(heard[step][0][name], BoundsWanted)]
-    if bounds or (hidden and not is_known):
+    if bounds or (protected and not is_known):
         what = "the power of two below which all numbers of all parties are, masked"
         yield Leaving(what, center, 16 * len(POWERS) * max(1, len(bounds)), None)
     if not is_known and plan.protect != "sums":
-        what = "mean distance between your samples, from which gamma follows" + ", masked" * (plan.protect != "none")
+        what = "mean distance between your samples, from which gamma follows" + ", masked" * protected
         yield Leaving(what, center, wire.size(Statistics(name, T, table.X.shape[1], 1.0)), None)
     if plan.protect == "sums":
         yield from _sums(case, heard, model, tables)
