@@ -263,7 +263,7 @@ def test_every_method_of_a_fit_on_the_device_says_what_it_says_on_the_host(law, 
         other = other.cpu() if isinstance(other, torch.Tensor) else other
         assert np.allclose(np.asarray(one), np.asarray(other), rtol=1e-4, atol=1e-8)
     assert host.agreement_test(19) == device.agreement_test(19)
-    audits = [each.run_audit(30).certificate_.error_estimate for each in (host, device)]
+    audits = [each.run_audit(30).certificate_.subspace_error_estimate for each in (host, device)]
     assert max(audits) < 2 * min(audits)  # rounding decides which rows are drawn
     device.save(tmp_path / "model")
     assert np.allclose(DKPCA.load(tmp_path / "model").transform(new), host.transform(new), atol=1e-6)
