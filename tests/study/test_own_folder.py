@@ -11,12 +11,14 @@ import sys
 import pytest
 
 from dkpca.errors import DKPCAError, InputError, StorageError
+from dkpca.exchange import plan as plans
+from dkpca.exchange.member import Membership
 from dkpca.exchange.memory import Memory
 from dkpca.exchange.sealed import Part
 from dkpca.party import limits
 from dkpca.store.storage import write
 from testkit import dying
-from testkit.studies import Actors
+from testkit.studies import Actors, a_plan
 
 
 def in_a_child(act, *, dies_at=0):
@@ -121,6 +123,22 @@ def test_nobody_else_may_open_the_lock(before, tmp_path):
             assert stat.S_IMODE((tmp_path / "lock").stat().st_mode) == 0o600
     finally:
         os.umask(old)
+
+
+def test_a_command_reads_the_members_a_fixed_number_of_times(tmp_path, monkeypatch):
+    """Each file of a member costs dozens of signature checks; once for each look at the folder they were squares."""
+    read, counts = plans.read_member, []
+    monkeypatch.setattr(plans, "read_member", lambda *about: counts.append(about) or read(*about))
+    times = []
+    for parties in (("a", "b"), ("a", "b", "c", "d", "e", "f")):
+        actors = Actors(tmp_path / f"{len(parties)}", tmp_path / f"of-{len(parties)}", a_plan(parties)).ready()
+        member = actors.member("a")
+        counts.clear()
+        again = Membership("a", actors.folder, member.memory)
+        assert not again.check_refusals()
+        assert all(again.has(name, "signature-1") for name in parties)
+        times.append(len(counts) / len(actors.plan.members))
+    assert times[0] == times[1]
 
 
 def test_a_killed_command_leaves_no_lock(tmp_path):

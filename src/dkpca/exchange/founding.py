@@ -216,7 +216,7 @@ def _refusal(folder: Folder, here: Study, name: str, file: str) -> str:
 
 def footprint(seat: Membership) -> str:
     """Text that changes when another member adds a file or the study ends: all that a waiting process looks at."""
-    plan = (seat.memory.remembered("signed") or plan_in(seat.folder)).plan
+    plan = (seat.signed or plan_in(seat.folder)).plan
     listed = {name: seat.listing(name).values() for name in plan.members if name != seat.name}
     files = [(name, sorted((each["file"], each["bytes"]) for each in found)) for name, found in listed.items()]
     return repr((files, plan.is_over))

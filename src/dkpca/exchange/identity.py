@@ -7,6 +7,7 @@ member's folder that was restored or cloned therefore repeats its numbers and ne
 import hashlib
 import hmac
 from dataclasses import dataclass, field
+from functools import cache
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives import hpke
@@ -71,6 +72,7 @@ def is_signed(data: bytes, signature: bytes, public: str) -> bool:
     return True
 
 
+@cache
 def check_keys(name: str, public: str, sealing: str) -> None:
     """Refuse keys that are none: points that are not on the curve, or of small order."""
     try:

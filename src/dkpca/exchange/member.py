@@ -79,9 +79,14 @@ class Membership:
     _listed: dict[str, Files] = field(init=False, default_factory=dict)  # one look in a command
 
     @cached_property
+    def signed(self) -> Study | None:
+        """What this member has signed, as it stood when this command first looked: reading it checks all keys."""
+        return self.memory.remembered("signed")
+
+    @cached_property
     def study(self) -> Study:
         """What all members have signed, once they have; it is kept, and from then on no other counts."""
-        study = self.memory.remembered("signed")
+        study = self.signed
         if study is None:
             raise InputError(f"{self.name} has not signed: run 'dkpca study review', then 'dkpca study sign'")
         kept, waiting = self.memory.kept("agreement.json"), []
@@ -226,8 +231,7 @@ class Membership:
 
     def listing(self, writer: str) -> Files:
         """Files of a member as the folder shows them now; more than the signed plan has steps for are refused."""
-        signed = self.memory.remembered("signed")
-        return self.folder.listing(writer, MOST_FILES if signed is None else signed.plan.most_files)
+        return self.folder.listing(writer, MOST_FILES if self.signed is None else self.signed.plan.most_files)
 
     def _where(self, writer: str, step: str) -> str:
         return f"{writer}/{named(self.study.number, step)}"
