@@ -62,7 +62,7 @@ def test_a_batch_may_come_in_another_format_than_the_table(name, writing, tmp_pa
 
 def test_a_batch_that_waits_for_one_before_it_or_is_one_too_many_is_named(fitted, tmp_path):
     put(fitted, tmp_path, 2, {"airline": [f"n{i}" for i in range(6)]})
-    first, proved = fitted.run("airline")["notes"]
+    proved, first = fitted.run("airline")["notes"]
     assert proved.startswith("Proved: at least ")
     assert first.endswith("airline/new/2.csv is not read: the next batch is 1, and every one before it stays")
     (tmp_path / "airline/limits.toml").write_text(Limits(**ANYTHING | {"batches": 0}).to_toml())
@@ -80,6 +80,15 @@ def put(consortium, tmp_path, batch, ids_by_party):
         lines = [f"{key},{','.join(map(repr, row))}" for key, row in zip(ids, rows, strict=True)]
         (tmp_path / name / "new").mkdir(exist_ok=True)
         (tmp_path / name / f"new/{batch}.csv").write_text("\n".join([head, *lines]) + "\n")
+
+
+def test_a_batch_that_cannot_be_read_does_not_hold_up_the_fit(tmp_path):
+    study = Consortium(tmp_path, tables(30), MODES["open"], samples=10, batches=1, batch_samples=5)
+    study.join(**ANYTHING).sign()
+    put(study, tmp_path, 1, {"airline": ["n0", "n0", "n1", "n2", "n3"]})
+    with pytest.raises(InputError, match=r"1\.csv.*'n0'"):
+        study.finish()
+    assert len(study.embedding("airline")[0]) == 30
 
 
 @pytest.mark.longer

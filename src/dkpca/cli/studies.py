@@ -160,7 +160,7 @@ def status(folder: Place, as_json: AsJson = False) -> None:
     for name, files in found["members"].items():
         latest = f", latest {files[-1]['file']} on {_when(files[-1]['time'])}" if files else ""
         print(f"{name}: {counted(len(files), 'file')}{latest}")
-    lines = [f"By a file that 'dkpca study run' checks, {said}." for said in found["refusals"]]
+    lines = [f"{said}. ('dkpca study run' checks that this is genuine.)" for said in found["refusals"]]
     lines += [str(WaitingError(step, *names)) for step, names in found["waiting"].items()]
     going = "The study is not waiting for anyone; each member can continue with 'dkpca study run'."
     ready = ["The result is ready."] * (found["result"] and not any("is ready" in line for line in lines))

@@ -162,7 +162,7 @@ class PartySide:
     fit: Fit
     table: OwnTable
     limits: Limits
-    new: Mapping[str, OwnTable] = field(default_factory=dict)  # batches of new samples that are there
+    new: Mapping[str, OwnTable] = field(default_factory=dict)  # batches of new samples, once there is a result
     agreed: q.Derived | None = None  # values that all parties agreed to
     notes: list[str] = field(default_factory=list)  # what the result lacks
     _before: list[q.Question] = field(default_factory=list)  # answered by an earlier command, nothing of it in memory
@@ -187,12 +187,14 @@ class PartySide:
             open_new=lambda batch, columns_are: self.new[batch].X,
             ids=self.table.keys,
             normalization=",".join(self.table.preparation.reading.id_normalize),
-            ids_new={batch: table.keys or () for batch, table in self.new.items()},
             covariates=self._covariates if self.table.covariates else None,
         )
 
-    def run(self, folder: Path) -> Path | None:
-        """Answer all steps that can be answered; keep the result with this party's own ids, if it gets one."""
+    def run(self, folder: Path, new: Path) -> Path | None:
+        """Answer all steps that can be answered; keep the result with this party's own ids, if it gets one.
+
+        Then the tables of new samples are read, in the folder `new`.
+        """
         told = self._drive(protocols.fit(self.names, self.fit, self.terms))
         if told is None:
             return None
@@ -204,6 +206,9 @@ class PartySide:
         self._write(folder, told.scores, "")
         assert self.agreed is not None  # no result comes before it
         _write_settings(folder, self.member, self.agreed, told.scores.scores.shape[1], told.scores.kernel)
+        self.new, unread = batches_in(new, self.table, min(self.plan.batches, self.limits.batches))
+        self.party.ids_new = {batch: table.keys or () for batch, table in self.new.items()}
+        self.notes += unread
         for batch in self.new:
             self._begin(batch, told)
             placed = self._drive(protocols.place(self.names, self.fit, told.scores, batch, self.terms))

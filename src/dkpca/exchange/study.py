@@ -15,7 +15,7 @@ from dkpca.exchange.member import Membership, WaitingError
 from dkpca.exchange.memory import Memory, write
 from dkpca.exchange.plan import Plan, Study
 from dkpca.exchange.protocols import Terms, check_terms
-from dkpca.exchange.replay import PartySide, at_center, batches_in
+from dkpca.exchange.replay import PartySide, at_center
 from dkpca.exchange.review import Case, Review
 from dkpca.party.limits import Limits
 from dkpca.settings import Fit, from_values
@@ -149,9 +149,8 @@ def _run(member: Membership, notes: list[str]) -> Path:
     result = own / f"result{later}"
     if member.name != plan.center:
         table, limits = own_table.frozen(member.memory), read_limits(own / LIMITS_FILE)
-        new, unread = batches_in(own / f"new{later}", table, min(plan.batches, limits.batches))
-        notes += unread
-        return PartySide(member, fit, table, limits, new, notes=notes).run(result) or member.memory.path
+        here = PartySide(member, fit, table, limits, notes=notes)
+        return here.run(result, own / f"new{later}") or member.memory.path
     try:
         notes += at_center(member, fit, result)
     except FusionError as error:
