@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from unittest import mock
 
 import pytest
 
@@ -127,17 +128,17 @@ def test_nobody_else_may_open_the_lock(before, tmp_path):
 
 def test_a_command_reads_the_members_a_fixed_number_of_times(tmp_path, monkeypatch):
     """Each file of a member costs dozens of signature checks; once for each look at the folder they were squares."""
-    read, counts = plans.read_member, []
-    monkeypatch.setattr(plans, "read_member", lambda *about: counts.append(about) or read(*about))
+    read = mock.Mock(wraps=plans.read_member)
+    monkeypatch.setattr(plans, "read_member", read)
     times = []
     for parties in (("a", "b"), ("a", "b", "c", "d", "e", "f")):
         actors = Actors(tmp_path / f"{len(parties)}", tmp_path / f"of-{len(parties)}", a_plan(parties)).ready()
         member = actors.member("a")
-        counts.clear()
+        read.reset_mock()
         again = Membership("a", actors.folder, member.memory)
         assert not again.check_refusals()
         assert all(again.has(name, "signature-1") for name in parties)
-        times.append(len(counts) / len(actors.plan.members))
+        times.append(read.call_count / len(actors.plan.members))
     assert times[0] == times[1]
 
 
