@@ -403,28 +403,59 @@ def test_lengths_of_rows_are_attacked(rng):
     assert found["lengths"][0] > 0.2 + max(each[0] for each in without.values())
 
 
-def test_columns_of_zeros_and_ones_are_found_in_what_was_sent_though_they_outnumber_the_known_rows(rng):
-    """One by one: by turns the nearest in the space of what was sent, and the nearest of zeros and ones."""
-    X = (rng.standard_normal((300, 40)) < -0.8).astype(float)
+def searched(Q, X, j, known=30):
+    """The attack itself: by turns the nearest in the space of what was sent, and the nearest whole numbers."""
+    start = Q @ np.linalg.lstsq(Q[:known], X[:known, j], rcond=None)[0]
+    z = X[:known, j].mean() + start / start.std() * X[:known, j].std()
+    for _ in range(1000):  # the difference map
+        near = Q @ (Q.T @ z)
+        guess = np.clip(np.round(2 * near - z), X[:known, j].min(), X[:known, j].max())
+        guess[:known] = X[:known, j]
+        z += 0.9 * (guess - near)
+    return guess
+
+
+@pytest.mark.parametrize("cuts", [[0.8], [-1.0, -0.2, 0.5, 1.3]], ids=["zeros and ones", "answers from 0 to 4"])
+def test_columns_of_whole_numbers_are_found_in_what_was_sent_though_they_outnumber_the_known_rows(cuts, rng):
+    X = np.digitize(rng.standard_normal((300, 40)), cuts).astype(float)
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
     summary = summary_of(Z, Linear(), 40)
     Q = np.linalg.qr(np.column_stack([np.ones(300), summary.factor.decode()]))[0]
-    found = []
-    for j in range(4):
-        start = Q @ np.linalg.lstsq(Q[:30], X[:30, j], rcond=None)[0]
-        z = X[:30, j].mean() + start / start.std() * X[:30, j].std()
-        for _ in range(1000):  # the difference map
-            near = Q @ (Q.T @ z)
-            guess = (2 * near - z > 0.5).astype(float)
-            guess[:30] = X[:30, j]
-            z += 0.9 * (guess - near)
-        found.append((guess == X[:, j]).all())
-    assert np.mean(found) > 0.5
+    assert np.mean([(searched(Q, X, j) == X[:, j]).all() for j in range(4)]) > 0.5
     sums = Seen(points(np.square(Z[:, None] - Z[None]).sum(axis=2)), Linear(), 0.0, 40)
     for reviewed in (measure(summary, X), measure(summary_of(Z, RBF(1 / 80), 60), X), against([sums], X)):
         assert reviewed.by_attack["few values"] == (1.0,) * 40
     assert max(measure(summary_of(Z, Linear(), 10), X).by_attack["few values"]) == 0.0
     assert max(measure(summary_of(rng.standard_normal((300, 40)), Linear(), 40), X).by_attack["few values"]) == 0.0
+
+
+def test_columns_beside_whole_numbers_are_seen_once_these_are_found(rng):
+    X = np.hstack([rng.standard_normal((300, 15)), np.digitize(rng.standard_normal((300, 40)), [-1.0, 0.0, 1.0])])
+    summary = summary_of(X, Linear(), 55)
+    Z = X - X.mean(axis=0)
+    rest = summary.factor.decode() @ summary.factor.decode().T - Z[:, 15:] @ Z[:, 15:].T
+    values, V = np.linalg.eigh(rest)
+    found = by_ridge(V[:, -15:] * np.sqrt(values[-15:]), np.arange(30), X[:30, :15])
+    assert r_squared(found[30:], X[30:, :15]).min() > 0.99
+    reviewed = measure(summary, X)
+    assert min(reviewed.columns) > 0.99
+    assert max(reviewed.by_attack["factor rows"][:15]) < 0.8
+
+
+def test_a_kernel_that_forgets_the_lengths_of_rows_tells_their_directions(rng):
+    X = rng.standard_normal((300, 8)) * rng.lognormal(0.0, 2.0, (300, 1))
+    summary = summary_of(X, CosineKernel(own=True), 8)
+    shapes = X / np.linalg.norm(X, axis=1, keepdims=True)
+    assert r_squared(by_ridge(summary.factor.decode(), np.arange(30), shapes[:30]), shapes).min() > 0.99
+    assert min(measure(summary, X).columns) > 0.99
+
+
+def test_a_kernel_that_forgets_the_signs_of_rows_counts_as_if_it_told_all(rng):
+    X = rng.standard_normal((200, 1))
+    even, odd = (summary_of(X, Polynomial(1.0, degree=k, coef0=0.0, own=True), 1) for k in (2, 3))
+    assert np.allclose(np.abs(even.factor.decode()[:, 0] + 0.0), X[:, 0] ** 2, rtol=1e-5)
+    assert measure(even, X).columns == (1.0,)
+    assert measure(odd, X).by_attack.get("signs") is None
 
 
 def decoded(summary, X, encoded):

@@ -34,7 +34,7 @@ from dkpca.messages import Go, Reveal, Seed, Shape, Statistics, Summary
 from dkpca.party import recovery
 from dkpca.party.answers import Party
 from dkpca.party.limits import PRECISIONS, Limits
-from dkpca.party.questions import BoundsWanted, Derived, SummaryWanted, SumsWanted
+from dkpca.party.questions import BoundsWanted, Derived, SummaryWanted
 from dkpca.party.recovery import Matrix, Seen
 from dkpca.protection import quantities
 from dkpca.protection.masks import POWERS
@@ -45,7 +45,7 @@ from dkpca.wording import counted, in_bytes, in_percent, visible
 ATTACKED = "How well an attacker who knows some rows could recover each column from all messages (R²; 1 = exactly):"
 ASSUMED = (
     "This assumes that no two other members put together what they have, and that the other parties' columns are "
-    "real, unrelated to yours and vary in as many ways."
+    "real, unrelated to yours, vary in as many ways and have as many digits."
 )
 NONE_NEAR = (
     "No small change would bring this plan within your limits and still send enough for its components: exclude "
@@ -432,7 +432,7 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
         what = "mean distance between your samples, from which gamma follows" + ", masked" * protected
         yield Leaving(what, center, wire.size(Statistics(name, T, table.X.shape[1], 1.0)), None)
     if plan.protect == "sums":
-        yield from _sums(case, heard, model, tables)
+        yield from _sums(case, model, tables)
     else:
         yield _summary(case, own["summary"], heard["summary"][0][name], is_known=is_known)
     if "audit" in own:
@@ -508,24 +508,24 @@ def _summary(case: Case, summary: Summary, asked: SummaryWanted, *, is_known: bo
     return Leaving(what, case.plan.center, wire.size(sent), seen_now, 0 if blind else sent.rank, share, beside)
 
 
-def _sums(case: Case, heard: Heard, model: FusedModel, tables: Mapping[str, Matrix]) -> Iterator[Leaving]:
+def _sums(case: Case, model: FusedModel, tables: Mapping[str, Matrix]) -> Iterator[Leaving]:
     """What the center holds under masked sums: inner products or distances over all columns, whatever the width."""
     plan, n_samples = case.plan, len(case.table.X)
     (joined,) = model.summaries.values()
     added = quantities.of_fit(joined.kernel, n_samples, case.fit.n_landmarks, case.fit.precision)
     size = sum(added.count(piece) for piece in added.pieces) * added.bits // 8 + 8 * n_samples * added.lengths
     n_rows, n_features = joined.n_samples, sum(case.columns.values())
-    total, what = np.zeros((n_rows, n_rows)), "distances"
-    for questions, answers in heard.values():
-        asked = questions[case.name]
-        if isinstance(asked, SumsWanted) and asked.what.kind == "pairs":  # a rehearsal has too few rows for landmarks
-            protocols.add_piece(total, asked, answers)
-            what = "inner products" if asked.what.lengths else "distances"
-    squared = quantities.as_distances(total) if what == "inner products" else total
-    # The protocol has added up those of the rows that are attacked; those of the further rows are formed here.
-    apart = {each: _to_more(joined.kernel, Z, n_rows, case.fit) for each, Z in tables.items()}
-    found = recovery.points(squared)
-    others = recovery.placed(found, squared, np.sum([*apart.values()], axis=0))
+    what, kernel = "inner products" if added.lengths else "distances", joined.kernel
+    if case.fit.standardize and kernel.columns_are == "quantities":
+        tables = {each: standardized(Z, *column_scales(Z[:n_rows])) for each, Z in tables.items()}
+    if (
+        n_features < n_samples
+    ):  # others' columns on a grid are found in the sums, as the own ones are: they hide nothing
+        tables = {each: Z if each == case.name else Z * ~recovery.on_grid(Z) for each, Z in tables.items()}
+    apart = {each: _distances(kernel, Z, n_rows) for each, Z in tables.items()}
+    total = np.sum([*apart.values()], axis=0)
+    found = recovery.points(total[:n_rows])
+    others = recovery.placed(found, total[:n_rows], total[n_rows:])
     seen = Seen(found, Linear(), 0.0, min(n_features, n_rows), others)
     yield Leaving(f"masked sums: the joint {what}", plan.center, size, seen)
     # Its similar pairs are steps of paths, and its kernel says which columns are categories; its independent
@@ -536,26 +536,19 @@ def _sums(case: Case, heard: Heard, model: FusedModel, tables: Mapping[str, Matr
     if not known:
         return
     # A center that has another party's columns subtracts what these add.
-    X, kernel = case.table.X[case.rows], joined.kernel
-    X = standardized(X, *column_scales(X)) if case.fit.standardize and kernel.columns_are == "quantities" else X
-    own = quantities.Compared(kernel, X, X).between(X, X)
-    own = own if kernel.unit_diagonal else quantities.as_distances(own)
-    alone, found = f"your own {what}, less what the columns of {', '.join(known)} add", recovery.points(own)
-    others = recovery.placed(found, own, apart[case.name])
+    own = apart[case.name]
+    alone, found = f"your own {what}, less what the columns of {', '.join(known)} add", recovery.points(own[:n_rows])
+    others = recovery.placed(found, own[:n_rows], own[n_rows:])
     yield Leaving(alone, plan.center, 0, _plain(found, case.table, others))
 
 
-def _to_more(kernel: Kernel, Z: Matrix, n_rows: int, fit: Fit) -> Matrix:
-    """Squared distances of a party's further rows from those that are attacked, as the kernel sees them."""
-    if len(Z) == n_rows:
-        return np.zeros((0, n_rows))
-    if fit.standardize and kernel.columns_are == "quantities":
-        Z = standardized(Z, *column_scales(Z[:n_rows]))
-    between = np.asarray(kernel.partial(Z[n_rows:], Z[:n_rows]))
+def _distances(kernel: Kernel, Z: Matrix, n_rows: int) -> Matrix:
+    """Squared distances of a party's rows from those that are attacked, the first, as the kernel sees them."""
     if kernel.unit_diagonal:
-        return between
+        return quantities.Compared(kernel, Z[:n_rows], Z[:n_rows]).between(Z, Z[:n_rows])
+    Z = Z - Z[:n_rows].mean(axis=0)  # which changes no distance, and keeps its digits
     lengths = np.array([kernel.partial(row, row).item() for row in Z[:, None]])  # |x - y|^2 = |x|^2 + |y|^2 - 2 x'y
-    return np.asarray(lengths[n_rows:, None] + lengths[None, :n_rows] - 2.0 * between)
+    return np.asarray(lengths[:, None] + lengths[None, :n_rows] - 2.0 * np.asarray(kernel.partial(Z, Z[:n_rows])))
 
 
 def _rehearsed(case: Case) -> tuple[Heard, FusedModel, Any, dict[str, Matrix]]:

@@ -19,9 +19,10 @@ from scipy.sparse.csgraph import shortest_path
 from scipy.spatial.distance import cdist
 
 from dkpca.errors import InputError
-from dkpca.kernels import Kernel, Linear
+from dkpca.kernels import CosineKernel, Kernel, Linear, Polynomial
 from dkpca.linalg.arrays import quiet, to_numpy
 from dkpca.linalg.precision import Rounded
+from dkpca.linalg.rows import column_scales, standardized
 from dkpca.messages import Summary
 from dkpca.wording import counted
 
@@ -37,7 +38,6 @@ CAUTION = 0.1  # kernel values below this share of what the message left out of 
 MOST_COMPONENTS = 500  # looked for by ICA, among ...
 MOST_SAMPLES = 10_000  # ... so many samples
 MOST_NUMBERS = 2**23  # of these
-FEW_VALUES = 3  # of a column that is searched for in what was sent
 NEARLY_SENT = 0.25  # share of such a column's length off all that was sent: with more it is not there
 RARE = 0.1  # of the samples: known rows hardly tell about a column that fewer have
 RARE_ROWS = 5  # attacked of such a column, whatever the others are
@@ -45,6 +45,7 @@ FENCE = 1.5  # Tukey's, of quartile ranges beyond the quartiles: values beyond a
 FARTHEST = 50  # one sample in so many is far out
 STEPS = 20  # of ICA from the truth: what many samples do not hold there is lost in few
 ON_GRID = 1e-9  # of a column's range, by which numbers of a grid may be off it
+FINEST_GRID = 1e-7  # step of one, as a share of that range: among finer ones all numbers are on a grid by chance
 MIXED = 0.9  # a direction of a message that is a mixture of columns but for this share tells bits of a row
 ENOUGH = 0.9  # of a row's bits: with these most rows are told
 MANY_VALUES = 7.0  # bits of a column with any number of values, however few are told
@@ -151,6 +152,11 @@ class Truth:
         return best
 
 
+def on_grid(table: Matrix) -> Matrix:
+    """Which columns are on a grid, as numbers of few digits are."""
+    return np.isfinite([_n_values(column) for column in table.T])
+
+
 def _n_values(column: Matrix) -> float:
     """Number of values that a column may have: those it has, if they are few, or all on the grid that it lies on."""
     found = np.unique(column)
@@ -159,7 +165,7 @@ def _n_values(column: Matrix) -> float:
     # Euclid's algorithm for all gaps at once; infinite, where they have no common measure.
     gaps, reach = np.diff(found), found[-1] - found[0]
     step = gaps.min()
-    while step > ON_GRID * reach:
+    while step > FINEST_GRID * reach:
         rest = np.minimum(gaps % step, step - gaps % step)
         if rest.max() <= ON_GRID * reach:
             return float(1.0 + reach / step)
@@ -246,18 +252,24 @@ def by_lengths(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | No
 
 
 def by_values(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
-    """Searching what was sent for columns of few values: a long column of zeros and ones is there once, if at all."""
-    scores, n, times = np.zeros((len(draws), truth.n_columns)), len(truth.values), [_times(V) for V in truth.values.T]
-    few = np.flatnonzero([1 < len(each) <= FEW_VALUES for each in times])
+    """Searching what was sent for columns on a grid, which are there once, if at all; then for what is beside."""
+    scores, n = np.zeros((len(draws), truth.n_columns)), len(truth.values)
+    few = np.flatnonzero(np.linalg.norm(truth.values, axis=0) > 0)
     V = truth.values[:, few] / np.linalg.norm(truth.values[:, few], axis=0)
-    bits = np.array([each @ np.log2(n / each) for each in times])[few]
+    bits = n * np.array([_bits(each, -np.log2(np.finfo(float).eps)) for each in V.T])
     for part in (seen.factor, seen.coordinates[:, : min(seen.n_features, MOST_COMPONENTS)]):
         # A column that is in the m directions sent, but for a share, is told so many bits by the other n - m; all of
-        # its samples together have n times its entropy.
+        # its samples together have n times its entropy. Zeros and ones are found by enumeration, others as short
+        # vectors of a lattice (LLL).
         D = in_equal_lengths(part)
         rest = np.maximum(np.linalg.norm(V - D @ (D.T @ V), axis=0), np.finfo(float).eps)
         found = (rest < NEARLY_SENT) & ((n - 1 - D.shape[1]) * -np.log2(rest) > bits)
         scores[:, truth.column[few[found]]] = 1.0
+        # What a column adds to inner products points one way among the features; without it, others are seen better.
+        F = _to_one(part - part.mean(axis=0))
+        ways = scipy.linalg.orth(np.linalg.lstsq(F, V[:, found], rcond=None)[0])
+        if 0 < ways.shape[1] < F.shape[1]:
+            scores = np.maximum(scores, regressed(F - F @ ways @ ways.T, truth, draws))
     return scores
 
 
@@ -303,6 +315,13 @@ def _times(column: Matrix) -> Matrix:
     return np.unique(column, return_counts=True)[1]
 
 
+def by_signs(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | None:
+    """Rows but for their signs, which is all that an even power forgets: not measured, and so counted as told."""
+    kernel = seen.kernel
+    told = isinstance(kernel, Polynomial) and kernel.own and kernel.coef0 == 0 and kernel.degree % 2 == 0
+    return np.ones((len(draws), truth.n_columns)) if told else None
+
+
 ATTACKS: dict[str, Callable[[Seen, Truth, Sequence[Matrix]], Matrix | None]] = {
     "factor rows": lambda seen, *about: regressed(seen.factor, *about),
     "distances": lambda seen, *about: regressed(seen.coordinates, *about),
@@ -313,6 +332,7 @@ ATTACKS: dict[str, Callable[[Seen, Truth, Sequence[Matrix]], Matrix | None]] = {
     "lengths": by_lengths,
     "few values": by_values,
     "decoding": by_decoding,
+    "signs": by_signs,
 }
 
 
@@ -559,6 +579,10 @@ def against(
     truth, draws = Truth.of(table, columns_are), draws_of(len(table), known_rows, random_state)[:n_draws]
     # The strongest result of each attack counts. Two factors of the same rows may tell together what neither tells.
     found = [run(each, truth, draws) for each in seen]
+    for each in seen:
+        if isinstance(each.kernel, CosineKernel) and each.kernel.own:  # which tells the rows but for their lengths
+            shapes = map(each.kernel.features, (table, standardized(table, *column_scales(table))))
+            found += [run(each, Truth.of(to_numpy(shape)), draws) for shape in shapes]
     if len(seen) > 1:
         both = np.hstack([_to_one(part) for each in seen for part in (each.factor, each.coordinates)])
         decoded = by_decoding(replace(seen[0], factor=both), truth, draws)
