@@ -175,7 +175,11 @@ def _when(seconds: float) -> str:
 
 
 @group.command()
-def close(folder: Place, own: Own) -> None:
+def close(
+    folder: Place,
+    own: Own,
+    give_up: Annotated[bool, typer.Option("--give-up", help="Close a running plan; the others are told.")] = False,
+) -> None:
     """Delete this study's keys and secrets from DIR, but for a plan still to be signed; keep the ledger."""
     with reached(folder) as there:
-        print(founding.close(there, Memory(own)))
+        print(founding.close(there, Memory(own), give_up=give_up))

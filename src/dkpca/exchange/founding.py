@@ -14,11 +14,12 @@ from dkpca.exchange import member as members
 from dkpca.exchange import plan as plans
 from dkpca.exchange import sealed
 from dkpca.exchange.folder import Folder
-from dkpca.exchange.member import Membership, WaitingError
+from dkpca.exchange.member import Membership, RefusedError, WaitingError
 from dkpca.exchange.memory import Memory
 from dkpca.exchange.plan import Plan, Study
 
 PLAN = re.compile(r"plan-([1-9][0-9]{0,2})\.toml")
+TO_SIGN, RUNNING = "to sign", "running"  # plans that are open
 
 
 def found(
@@ -123,18 +124,25 @@ def seat(folder: Folder, memory: Memory) -> Membership:
     return Membership((kept.kept("name") or b"").decode(), folder, kept)
 
 
-def close(folder: Folder, memory: Memory) -> str:
+def close(folder: Folder, memory: Memory, *, give_up: bool = False) -> str:
     """Close the plans that this member has joined in a folder, but for one that is still to be signed; say which."""
     said = dict[int, str]()  # by plan: each has keys and a table of its own
     with memory.locked():
         last = seat(folder, memory)
+        open_as = _open_as(last)
+        if open_as == RUNNING and not give_up:
+            how = "finish it with 'dkpca study run', or pass --give-up, which tells them"
+            raise InputError(f"plan {last.own.number} is running, and the others wait for this member; {how}")
+        if open_as == RUNNING:
+            with contextlib.suppress(RefusedError):
+                last.refuse("close", "closed")
         written: dict[str, Any] | None = None  # a folder that cannot be read may hold numbers of this member
         with contextlib.suppress(StorageError):
             written = last.listing(last.name)
         for each in memory.studies():
             if each.kept("folder") == last.memory.kept("folder"):
                 number = int(each.kept("number") or b"1")
-                if each.path == last.memory.path and _is_to_sign(last):
+                if each.path == last.memory.path and open_as == TO_SIGN:
                     said[number] = f"plan {number}, which is not signed, stays"
                     continue
                 each.close(written and [name for name in written if members.number_of(name) == number])
@@ -142,14 +150,23 @@ def close(folder: Folder, memory: Memory) -> str:
     return "; ".join(said[number] for number in sorted(said)).capitalize() + "."
 
 
-def _is_to_sign(seat: Membership) -> bool:
-    """Whether this member can still sign the plan that it joined last: under that one no number has left."""
-    if any(seat.memory.kept(name) is not None for name in ("closed", "signed.json")):
-        return False
+def _open_as(seat: Membership) -> str:
+    """What this member still has to do in the plan that it joined last; empty: nothing that others wait for."""
+    if any(seat.memory.kept(name) is not None for name in ("closed", "done")):
+        return ""
+    here = seat.signed
     with contextlib.suppress(WaitingError, InputError, ProtectionError, StorageError):
-        here = plan_in(seat.folder).plan
-        return here.id == seat.memory.path.name and not here.is_over
-    return False
+        here = plan_in(seat.folder)
+    if here is None or here.plan.id != seat.memory.path.name or here.plan.is_over:
+        return ""
+    if seat.signed is None:
+        return TO_SIGN
+    with contextlib.suppress(StorageError):
+        try:
+            seat.check_refusals()
+        except RefusedError:
+            return ""
+    return RUNNING
 
 
 def shown(seat: Membership) -> Study:
@@ -210,7 +227,7 @@ def _refusal(folder: Folder, here: Study, name: str, file: str) -> str:
             is_one = about == [members.REFUSAL, name, members.ALL]
             if found and header and is_one and header.length <= 2 * members.MOST_REFUSAL:
                 pieces = sealed.contents(found[0], header, members.ALL, None, io.BytesIO())
-                return str(members.RefusedError(name, *members.refusal_in(b"".join(pieces))))
+                return str(RefusedError(name, *members.refusal_in(b"".join(pieces))))
     return f"{name} refused"
 
 

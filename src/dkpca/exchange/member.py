@@ -31,6 +31,7 @@ REASONS = {
     "constant": "its share of the answer would be nearly constant, and expose the others",
     "agree": "the members were told different values",
     "end": "the last day of the plan has passed",
+    "closed": "it closed the study before the end",
     "data": "its table cannot be used as the plan says",
     "ids": "the lists of sample ids do not belong together, or someone changed one",
     "fusion": "the answers of the parties do not belong together; whoever refused was told in which way",
@@ -83,12 +84,17 @@ class Membership:
         """What this member has signed, as it stood when this command first looked: reading it checks all keys."""
         return self.memory.remembered("signed")
 
+    @property
+    def own(self) -> Study:
+        """What this member has signed, or an error."""
+        if self.signed is None:
+            raise InputError(f"{self.name} has not signed: run 'dkpca study review', then 'dkpca study sign'")
+        return self.signed
+
     @cached_property
     def study(self) -> Study:
         """What all members have signed, once they have; it is kept, and from then on no other counts."""
-        study = self.signed
-        if study is None:
-            raise InputError(f"{self.name} has not signed: run 'dkpca study review', then 'dkpca study sign'")
+        study = self.own
         kept, waiting = self.memory.kept("agreement.json"), []
         signatures = {} if kept is None else memories.unpacked(kept)[1]
         for name in study.plan.members if not signatures else ():
@@ -111,9 +117,9 @@ class Membership:
             if self.has(self.name, step):
                 why = "has no record of this file: it was restored from an older copy, or someone else wrote the file"
                 raise ProtectionError(f"{self._where(self.name, step)}: this member's own folder {why}")
-            about = sealed.Header(kind, self.study.agreement, step, self.name, question, {})
+            about = sealed.Header(kind, self._bound_to(step), step, self.name, question, {})
             path = self.memory.path / "sent" / step
-            keys = {name: member.sealing for name, member in self.study.members.items()}
+            keys = {name: member.sealing for name, member in self.own.members.items()}
             memories.write(path, lambda file: sealed.write(file, about, parts, self.memory.secrets(), keys))
         self.publish(step, question)
 
@@ -123,8 +129,8 @@ class Membership:
         if not path.exists():
             return None
         with path.open("rb") as file:
-            header = sealed.read_header(file, path.stat().st_size, self.study.public)
-        if header.agreement != self.study.agreement or header.question != question:
+            header = sealed.read_header(file, path.stat().st_size, self.own.public)
+        if header.agreement != self._bound_to(step) or header.question != question:
             raise ProtectionError(f"step {step!r} has already been answered, for another question")
         return header
 
@@ -157,7 +163,7 @@ class Membership:
             with self.folder.opened(self._where(writer, step)) as found:
                 if found is None:
                     raise WaitingError(step, writer)
-                header = sealed.read_header(*found, self.study.public)
+                header = sealed.read_header(*found, self.own.public)
                 part = self._part_of(header, parts, (kind, step, writer), question, at_most)
                 opened = self._opened(writer, step, part)
                 with tempfile.TemporaryFile(dir=self.memory.path) as kept:
@@ -174,7 +180,7 @@ class Membership:
         self, header: sealed.Header, parts: Sequence[str], about: tuple[str, ...], question: str, at_most: int
     ) -> str:
         """Return the first of these parts that a file has, if the file is what it has to be."""
-        if header.agreement != self.study.agreement:
+        if header.agreement != self._bound_to(about[1]):
             raise ProtectionError("belongs to another study, or to another agreement of this one")
         if (header.kind, header.step, header.writer) != about:
             said = f"{printable(header.kind)} for step {header.step!r}"
@@ -196,7 +202,7 @@ class Membership:
     def check_refusals(self) -> list[str]:
         """Raise if a member has refused, whatever the folder shows by now; return what only looks like a refusal."""
         ignored = list[str]()
-        for name in self.study.plan.members:
+        for name in self.own.plan.members:
             known = self._opened(name, REFUSAL, ALL).exists()
             if known and name == self.name:
                 self._send_refusal()
@@ -227,14 +233,18 @@ class Membership:
         """Whether a member's file lay in the folder when this command first looked, whole or not."""
         if writer not in self._listed:
             self._listed[writer] = self.listing(writer)
-        return named(self.study.number, step) in self._listed[writer]
+        return named(self.own.number, step) in self._listed[writer]
 
     def listing(self, writer: str) -> Files:
         """Files of a member as the folder shows them now; more than the signed plan has steps for are refused."""
         return self.folder.listing(writer, MOST_FILES if self.signed is None else self.signed.plan.most_files)
 
     def _where(self, writer: str, step: str) -> str:
-        return f"{writer}/{named(self.study.number, step)}"
+        return f"{writer}/{named(self.own.number, step)}"
+
+    def _bound_to(self, step: str) -> str:
+        """Digest to which a step is bound: a refusal, which may come before the agreement, to plan and members."""
+        return self.own.fingerprint if step == REFUSAL else self.study.agreement
 
     def _opened(self, writer: str, step: str, part: str) -> Path:
         return self.memory.path / "opened" / f"{writer}.{step}.{part}"

@@ -130,10 +130,11 @@ def run(folder: Folder, memory: Memory) -> dict[str, Any]:
     with memory.locked():
         member = founding.seat(folder, memory)
         member.memory.secrets()
-        plans.check_end(member.study.plan)
+        plans.check_end(member.own.plan)
         notes = member.check_refusals()
         try:
             result, plan = _run(member, notes), member.study.plan
+            member.memory.replace("done", b"")
             left = plan.batches - len([*result.glob("batch-*")]) if member.name == plan.center else 0
             return {"result": str(result), "notes": notes, "batches_left_to_place": left}
         except WaitingError as waiting:
