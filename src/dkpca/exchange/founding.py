@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
@@ -15,7 +16,7 @@ from dkpca.exchange import plan as plans
 from dkpca.exchange import sealed
 from dkpca.exchange.folder import Folder
 from dkpca.exchange.member import Membership, RefusedError, WaitingError
-from dkpca.exchange.memory import Memory
+from dkpca.exchange.memory import Memory, StudyMemory
 from dkpca.exchange.plan import Plan, Study
 
 PLAN = re.compile(r"plan-([1-9][0-9]{0,2})\.toml")
@@ -35,10 +36,18 @@ def found(
         if memory.study(before.plan.id).kept("name") is None:
             raise InputError(f"{folder.url}: this folder already contains a study; use an empty one")
         _check_follows(before, here)
+    for each in _joined(memory, folder):
+        if each.number >= here.number and each.kept("closed") is None:
+            lost = f"{folder.url}: plan-{each.number}.toml is missing, which this member wrote"
+            raise InputError(f"{lost}; write it again with 'dkpca study run' before you create another")
     memory.path.mkdir(mode=0o700, parents=True, exist_ok=True)
     with memory.locked():
-        join(folder, memory, here, name, 0)
-        folder.write(f"{name}/{here.file}", here.raw_plan)
+        try:
+            join(folder, memory, here, name, 0)
+        except BaseException:
+            if folder.read(f"{name}/{here.file}", plans.MOST_PLAN) is None:  # so that nobody knows of it
+                shutil.rmtree(memory.study(here.plan.id).path, ignore_errors=True)
+            raise
     return here
 
 
@@ -83,45 +92,75 @@ def _read(folder: Folder, center: str, number: int) -> Study:
 
 def join(folder: Folder, memory: Memory, here: Study, name: str, columns: int) -> None:
     """Write who this member is; a repeat changes nothing, and another member's file in its place is refused."""
-    plan = here.plan
+    plan, where = here.plan, f"{name}/{here.member_file}"
     kept = memory.study(plan.id)
+    if folder.read(where, plans.MOST_MEMBER) not in (None, kept.kept("member.toml")):
+        already = f"{folder.url}/{where}: {name!r} has already joined, with other keys"
+        raise ProtectionError(f"{already}; if that was you, pass the folder you used then with --as")
     raw = plans.make_member(name, kept.secrets(), plan, columns).to_toml()
+    if name == plan.center:
+        kept.keep_once("plan.toml", here.raw_plan, "the plan")
     kept.keep_once("member.toml", raw, "what this member says of itself")
     kept.keep_once("number", str(here.number).encode(), "the number of the plan")
     kept.replace("folder", os.fsencode(folder.url))
     kept.keep_once("name", name.encode(), "this member's name")  # the last one: from now on it has joined
-    where = f"{name}/{here.member_file}"
-    if not folder.write(where, raw) and folder.read(where, plans.MOST_MEMBER) != raw:
-        already = f"{folder.url}/{where}: {name!r} has already joined, with other keys"
-        raise ProtectionError(f"{already}; if that was you, pass the folder you used then with --as")
+    _write_own(folder, kept)
+
+
+def _write_own(folder: Folder, kept: StudyMemory) -> None:
+    """Bring what this member wrote before the first step into the folder, unless it is there: the same bytes."""
+    here = Study(kept.number, b"")
+    files = {here.file: "plan.toml", here.member_file: "member.toml", f"signature-{kept.number}": "signature"}
+    for file, own in files.items():
+        raw = kept.kept(own)
+        if raw is not None:
+            folder.write(f"{kept.member}/{file}", raw)
 
 
 def plan_in(folder: Folder) -> Study:
     """Return the last plan that lies in a folder."""
     found = latest(folder)
     if found is None:
-        if not folder.exists():
-            raise InputError(f"{folder.url}: there is no such folder; check the spelling, or wait until it is shared")
+        _check_there(folder)
         raise WaitingError("plan", "the center")
     return found
 
 
+def _check_there(folder: Folder) -> None:
+    if not folder.exists():
+        raise InputError(f"{folder.url}: there is no such folder; check the spelling, or wait until it is shared")
+
+
+def _joined(memory: Memory, folder: Folder) -> list[StudyMemory]:
+    """Plans that this member has joined in a folder, as DIR says."""
+    there = os.fsencode(folder.url)
+    return [each for each in memory.studies() if each.member and each.kept("folder") == there]
+
+
 def seat(folder: Folder, memory: Memory) -> Membership:
     """Return this member's place in the study of a folder: in the last plan that it has joined, as DIR says."""
-    joined = [each for each in memory.studies() if each.kept("name") is not None]
-    here = [each for each in joined if each.kept("folder") == os.fsencode(folder.url)]
+    here = _joined(memory, folder)
     here = [each for each in here if each.kept("closed") is None] or here
-    number = {each: int(each.kept("number") or b"1") for each in here}
-    here = [each for each in here if number[each] == max(number.values())]
+    last = max((each.number for each in here), default=0)
+    here = [each for each in here if each.number == last]
     if len(here) != 1:  # DIR knows this folder by another name, or had another study in it
         with contextlib.suppress(WaitingError, InputError, ProtectionError):
             shown = plan_in(folder).plan.id
-            here = [each for each in joined if each.path.name == shown] or here
+            here = [each for each in memory.studies() if each.member and each.path.name == shown] or here
     if not here:
         raise InputError(f"{memory.path}: has not joined the study in {folder.url}; run 'dkpca study join' first")
     kept = here[-1]
     kept.replace("folder", os.fsencode(folder.url))
-    return Membership((kept.kept("name") or b"").decode(), folder, kept)
+    return Membership(kept.member, folder, kept)
+
+
+def seat_to_work(folder: Folder, memory: Memory) -> Membership:
+    """Return this member's place, with its own files in the folder also where the folder has lost them."""
+    found = seat(folder, memory)
+    _check_there(folder)
+    for each in _joined(memory, folder):
+        _write_own(folder, each)
+    return found
 
 
 def close(folder: Folder, memory: Memory, *, give_up: bool = False) -> str:
@@ -139,14 +178,12 @@ def close(folder: Folder, memory: Memory, *, give_up: bool = False) -> str:
         written: dict[str, Any] | None = None  # a folder that cannot be read may hold numbers of this member
         with contextlib.suppress(StorageError):
             written = last.listing(last.name)
-        for each in memory.studies():
-            if each.kept("folder") == last.memory.kept("folder"):
-                number = int(each.kept("number") or b"1")
-                if each.path == last.memory.path and open_as == TO_SIGN:
-                    said[number] = f"plan {number}, which is not signed, stays"
-                    continue
-                each.close(written and [name for name in written if members.number_of(name) == number])
-                said[number] = f"plan {number} closed: its keys are deleted"
+        for each in _joined(memory, folder):
+            if each.path == last.memory.path and open_as == TO_SIGN:
+                said[each.number] = f"plan {each.number}, which is not signed, stays"
+                continue
+            each.close(written and [name for name in written if members.number_of(name) == each.number])
+            said[each.number] = f"plan {each.number} closed: its keys are deleted"
     return "; ".join(said[number] for number in sorted(said)).capitalize() + "."
 
 

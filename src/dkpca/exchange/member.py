@@ -39,7 +39,7 @@ REASONS = {
 WHY_FEW = "do all parties write ids alike, and name the right column (id_normalize and id in party.toml)?"
 
 TO_DO = {
-    "plan": "to write the plan ('dkpca study create')",
+    "plan": "to write the plan ('dkpca study create'; 'dkpca study run' if it was there before)",
     "member": "to join ('dkpca study join')",
     "signature": "to sign ('dkpca study review', then 'dkpca study sign')",
 }  # by step; all others are done by 'dkpca study run'

@@ -80,10 +80,20 @@ class StudyMemory:
     memory: Memory
     path: Path
 
+    @property
+    def member(self) -> str:
+        """Name of this member in the plan; empty until it has joined."""
+        return (self.kept("name") or b"").decode()
+
+    @property
+    def number(self) -> int:
+        """Number of the plan in its folder."""
+        return int(self.kept("number") or b"1")
+
     def secrets(self) -> Secrets:
         """Keys of this study; they are made at first use and gone after `close`."""
         if (self.path / "closed").exists():
-            what = f"plan {int(self.kept('number') or b'1')}: this study is closed here, and its keys were deleted"
+            what = f"plan {self.number}: this study is closed here, and its keys were deleted"
             raise InputError(f"{what}; ask the center for another plan ('dkpca study create'), and join that")
         (self.path / "sent").mkdir(parents=True, exist_ok=True)
         (self.path / "opened").mkdir(exist_ok=True)

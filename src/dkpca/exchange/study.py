@@ -55,7 +55,7 @@ def join(folder: Folder, memory: Memory, table: Path, id_column: str | None, nam
 def review(folder: Folder, memory: Memory) -> Review:
     """Show what would leave; `sign` signs exactly this."""
     with memory.locked():
-        return _review(founding.seat(folder, memory))
+        return _review(founding.seat_to_work(folder, memory))
 
 
 def _review(seat: Membership) -> Review:
@@ -85,7 +85,7 @@ def _review(seat: Membership) -> Review:
 def sign(folder: Folder, memory: Memory, fingerprint: str) -> None:
     """Sign what was reviewed; the table is frozen as it was then."""
     with memory.locked():
-        seat = founding.seat(folder, memory)
+        seat = founding.seat_to_work(folder, memory)
         me = seat.memory.secrets()
         if seat.memory.kept("review.json") is None and seat.name == founding.plan_in(folder).plan.center:
             _review(seat)  # nothing of the center's leaves: the fingerprint says what it signs
@@ -107,6 +107,7 @@ def sign(folder: Folder, memory: Memory, fingerprint: str) -> None:
         digest = sha256(b"no table") if seat.name == study.plan.center else _frozen_digest(seat, study, about)
         seat.memory.remember(study, "signed")
         raw = plans.make_signature(study, seat.name, me, digest)
+        seat.memory.keep_once("signature", raw, "this member's signature")
         if not folder.write(where, raw) and folder.read(where, plans.MOST_SIGNATURE) != raw:
             raise ProtectionError(f"{folder.url}/{where}: {NOT_OURS}")
 
@@ -128,7 +129,7 @@ def _frozen_digest(seat: Membership, study: Study, about: dict[str, Any]) -> str
 def run(folder: Folder, memory: Memory) -> dict[str, Any]:
     """Do all that this member can do now; raises `WaitingError` while others are waited for."""
     with memory.locked():
-        member = founding.seat(folder, memory)
+        member = founding.seat_to_work(folder, memory)
         member.memory.secrets()
         plans.check_end(member.own.plan)
         notes = member.check_refusals()
