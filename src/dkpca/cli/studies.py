@@ -18,6 +18,7 @@ from dkpca.exchange import founding
 from dkpca.exchange.folder import Folder, check_name
 from dkpca.exchange.member import WaitingError
 from dkpca.exchange.memory import Memory
+from dkpca.store import storage
 from dkpca.wording import counted
 
 WAITING = 75  # the exit code for "try again later", as mail programs use it
@@ -50,7 +51,7 @@ def reached(folder: str, as_json: bool = False) -> Iterator[Folder]:
     # A local path is made absolute, so that every command means the same one.
     url = folder if "://" in folder else str(Path(folder).expanduser().absolute())
     try:
-        with closing(Folder(url)) as there:
+        with closing(Folder(url)) as there, storage.permitted():
             yield there
     except WaitingError as waiting:
         notes = getattr(waiting, "__notes__", [])

@@ -124,8 +124,10 @@ class StudyMemory:
 
     def kept(self, name: str) -> bytes | None:
         """Return what was kept under a name; None: nothing."""
-        path = self.path / name
-        return path.read_bytes() if path.exists() else None
+        try:
+            return (self.path / name).read_bytes()
+        except FileNotFoundError:
+            return None
 
     def replace(self, name: str, data: bytes) -> None:
         """Write a file of this study anew, whole."""
