@@ -107,12 +107,15 @@ class StudyMemory:
         self.forget("seed.key")
         for folder in ("opened", "table"):
             shutil.rmtree(self.path / folder, ignore_errors=True)
-        # A study that ended before any number left the table, and now cannot go on, counts as none: DIR, its ledger
-        # and what the folder has shown of this member's files all have to say. None: the folder cannot be read.
-        sent = {path.name for path in (self.path / "sent").glob("*")} | set(shown or ())
-        sent |= {line["step"] for line in self.memory.ledger() if line.get("study") == self.path.name}
-        if shown is not None and all(map(BEFORE_NUMBERS.fullmatch, sent)):
+        # A study that ended before any number left the table, and now cannot go on, counts as none.
+        if shown is not None and not self.sent_numbers(shown):  # None: the folder cannot be read
             self.forget(ABOUT, LEFT)
+
+    def sent_numbers(self, shown: Iterable[str] = ()) -> bool:
+        """Whether a number may have left, by DIR, its ledger, and the names of files that the folder has shown."""
+        sent = {path.name for path in (self.path / "sent").glob("*")} | set(shown)
+        sent |= {line["step"] for line in self.memory.ledger() if line.get("study") == self.path.name}
+        return not all(map(BEFORE_NUMBERS.fullmatch, sent))
 
     def keep_once(self, name: str, data: bytes, what: str) -> None:
         """Keep some bytes for ever; others under the same name are refused."""
