@@ -241,20 +241,22 @@ def status(folder: Folder) -> dict[str, Any]:
         if any(times.values()) and f"{start}result" not in center and not lacking:
             by_center = times[plan.center] < max(times.values())
             missing[f"{start}result"] = [plan.center] if by_center else [*plan.parties]
+    refused = [name for name, files in listed.items() if refusal in files]
+    read = [_refusal(folder, here, name, refusal) for name in refused]
     return {
         "study": plan.id,
         "plan": here.number,
         "ends": plan.ends.isoformat(),
         "members": {name: sorted(each.values(), key=itemgetter("time")) for name, each in listed.items()},
-        "refused": (refused := [name for name, files in listed.items() if refusal in files]),
-        "refusals": [_refusal(folder, here, name, refusal) for name in refused],
-        "waiting": {step: names for step, names in missing.items() if names},
+        "refused": refused,
+        "refusals": [said or f"{name} refused" for name, said in zip(refused, read, strict=True)],
+        "waiting": {} if any(read) else {step: names for step, names in missing.items() if names},
         "result": result in center,
     }
 
 
 def _refusal(folder: Folder, here: Study, name: str, file: str) -> str:
-    """What a member's refusal says, as far as it can be read without any keys."""
+    """What a member's refusal says, as far as it can be read without any keys; empty if it cannot."""
     with contextlib.suppress(sealed.NotWholeError, WireError, ProtectionError, InputError):
         joined = {each: folder.read(f"{each}/{here.member_file}", plans.MOST_MEMBER) for each in here.plan.members}
         public = replace(here, raw_members={each: raw or b"" for each, raw in joined.items()}).public
@@ -265,7 +267,7 @@ def _refusal(folder: Folder, here: Study, name: str, file: str) -> str:
             if found and header and is_one and header.length <= 2 * members.MOST_REFUSAL:
                 pieces = sealed.contents(found[0], header, members.ALL, None, io.BytesIO())
                 return str(RefusedError(name, *members.refusal_in(b"".join(pieces))))
-    return f"{name} refused"
+    return ""
 
 
 def footprint(seat: Membership) -> str:

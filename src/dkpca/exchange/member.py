@@ -26,16 +26,17 @@ MOST_REFUSAL = 2**14
 REASONS = {
     "limits": "the study exceeds its limits",
     "samples": "too few samples are common to all",
+    "few": "fewer samples are common to all than its own limits ask for",
     "gamma": "the width of the kernel is outside the plan's bounds",
     "question": "the center asked for something that is not in the plan",
     "constant": "its share of the answer would be nearly constant, and expose the others",
     "agree": "the members were told different values",
-    "end": "the last day of the plan has passed",
     "closed": "it closed the study before the end",
     "data": "its table cannot be used as the plan says",
     "ids": "the lists of sample ids do not belong together, or someone changed one",
     "fusion": "the answers of the parties do not belong together; whoever refused was told in which way",
 }  # no code has a figure in it
+THEN = "next, the center runs 'dkpca study create' in this folder again, or all run 'dkpca study close'"
 WHY_FEW = "do all parties write ids alike, and name the right column (id_normalize and id in party.toml)?"
 
 TO_DO = {
@@ -62,7 +63,7 @@ class RefusedError(NoAnswerError):
     def __init__(self, member: str, step: str, reason: str, detail: str = "") -> None:
         words = REASONS.get(reason, "it gave no known reason")
         detail = detail or f"if hardly any are: {WHY_FEW}" * (reason == "samples")
-        super().__init__(f"{member} refused at step {step!r}: {words}{detail and f' ({detail})'}")
+        super().__init__(f"{member} refused at step {step!r}: {words}{detail and f' ({detail})'}; {THEN}")
         self.member, self.step, self.reason = member, step, reason
 
 
@@ -214,13 +215,15 @@ class Membership:
                 except ProtectionError as error:  # whoever put it there did not sign it
                     ignored.append(str(error))
                     continue
-                raise RefusedError(name, *refusal_in(kept.read_bytes()))
+                detail = self.memory.kept(f"opened/{name}.{REFUSAL}.detail") or b""  # of this member's own refusal
+                raise RefusedError(name, *refusal_in(kept.read_bytes()), detail.decode())
         return ignored
 
     def refuse(self, step: str, reason: str, detail: str = "") -> NoReturn:
         """Tell all members that this one will not go on: signed, with a code; details are for its own eyes."""
         assert reason in REASONS
         body = json.dumps({"step": step, "reason": reason}).encode()
+        memories.write(self._opened(self.name, REFUSAL, "detail"), detail.encode(errors="replace"))
         memories.write(self._opened(self.name, REFUSAL, ALL), body)  # first: a crash does not undo a refusal
         self._send_refusal()
         raise RefusedError(self.name, step, reason, detail)
