@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
+from pathlib import Path
 from typing import Any
 
 from dkpca.errors import InputError, ProtectionError, StorageError, WireError
@@ -32,6 +33,9 @@ def found(
     before = latest(folder)
     here = Study(1 if before is None else before.number + 1, made.to_toml())
     plans.read_plan(here.raw_plan)  # which refuses what no member could sign
+    if made.is_over:
+        raise InputError(f"ends: {made.ends} is over; choose a later day")
+    check_own(folder, memory)
     if before is not None:
         if memory.study(before.plan.id).kept("name") is None:
             raise InputError(f"{folder.url}: this folder already contains a study; use an empty one")
@@ -40,8 +44,7 @@ def found(
         if each.number >= here.number and each.kept("closed") is None:
             lost = f"{folder.url}: plan-{each.number}.toml is missing, which this member wrote"
             raise InputError(f"{lost}; write it again with 'dkpca study run' before you create another")
-    memory.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with memory.locked():
+    with memory.locked(new=True):
         try:
             join(folder, memory, here, name, 0)
         except BaseException:
@@ -49,6 +52,13 @@ def found(
                 shutil.rmtree(memory.study(here.plan.id).path, ignore_errors=True)
             raise
     return here
+
+
+def check_own(folder: Folder, memory: Memory) -> None:
+    """Refuse a folder for keys that is part of a shared one, or has a plan in it as a shared one has."""
+    inside = "://" not in folder.url and memory.path.resolve().is_relative_to(Path(folder.url).resolve())
+    if inside or any(memory.path.glob("*/plan-*.toml")):
+        raise InputError(f"{memory.path}: is shared with the other members; pass a folder on your own disk as --as")
 
 
 def latest(folder: Folder) -> Study | None:

@@ -39,14 +39,19 @@ def join(folder: Folder, memory: Memory, table: Path, id_column: str | None, nam
     plan, fit = here.plan, settings_of(here.plan)
     if name not in plan.parties:
         raise InputError(f"{name!r} is not a party of this study; set --name to one of {', '.join(plan.parties)}")
-    memory.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with memory.locked():
-        own_table.describe(memory.path, table, id_column, name, by_ids=plan.align != "position")
+    founding.check_own(folder, memory)
+    with memory.locked(new=True):
+        is_new = own_table.describe(memory.path, table, id_column, name, by_ids=plan.align != "position")
         limits = memory.path / LIMITS_FILE
         if not limits.exists():
             write(limits, Limits().to_toml().encode())
-        own = own_table.load(memory.path, fit.family_of(name).columns_are, plan.covariates.get(name, ()))
-        founding.join(folder, memory, here, name, own.X.shape[1])
+        try:
+            own = own_table.load(memory.path, fit.family_of(name).columns_are, plan.covariates.get(name, ()))
+            founding.join(folder, memory, here, name, own.X.shape[1])
+        except BaseException:
+            if is_new and not memory.study(plan.id).member:
+                (memory.path / own_table.PARTY_FILE).unlink()
+            raise
     rows, columns = (counted(count, noun) for count, noun in zip(own.X.shape, ("sample", "column"), strict=True))
     done = f"Joined as {name} with {rows} and {columns}. Your limits are in {limits}; next: 'dkpca study review'."
     return "\n".join([*(f"note: {note}" for note in own.notes), done])
