@@ -10,7 +10,7 @@ from dkpca.exchange import plan as plans
 from dkpca.exchange.member import RefusedError, WaitingError
 from testkit.program import in_process as command
 from testkit.studies import ANYTHING, Consortium
-from tests.study.test_a_study import MODES, tables
+from tests.study.test_a_study import MODES, put_new, tables
 
 
 @pytest.fixture
@@ -73,3 +73,16 @@ def test_a_party_without_a_result_closes_once_it_has_answered_all(tmp_path):
     here = Consortium(tmp_path, tables(20), MODES["open"], samples=10, result_to=("center", "airline"))
     here.join(**ANYTHING).sign().finish()
     assert here.at("weather", founding.close) == "Plan 1 closed: its keys are deleted."
+
+
+@pytest.mark.slow
+def test_a_batch_that_has_begun_is_not_left_without_a_word(tmp_path):
+    here = Consortium(tmp_path, tables(), MODES["open"], samples=10, batches=1, batch_samples=5)
+    here.join(**ANYTHING).sign().finish()
+    put_new(tmp_path, tables(80))
+    with pytest.raises(WaitingError, match="The result of the fit is ready"):
+        here.run("airline")
+    with pytest.raises(InputError, match="plan 1 is running"):
+        here.at("airline", founding.close)
+    here.finish()
+    assert here.at("airline", founding.close) == "Plan 1 closed: its keys are deleted."

@@ -281,7 +281,7 @@ class TestWrongPlaces:
     @pytest.mark.parametrize("name", ["review", "run", "close"])
     @pytest.mark.parametrize("own", ["shared", "moved"])
     def test_is_not_locked(self, own, name, created):
-        how = "pass the one that you joined with as --as (its new place, if it was moved), or run 'dkpca study join'"
+        how = "pass the one you joined with as --as (its new place, if it was moved), or run 'dkpca study join'"
         assert f"{own}: is not a member's own folder; {how}" in self.said(created, name, "shared", "--as", own)
 
     @pytest.mark.parametrize("own", ["shared", "shared/airline"])

@@ -249,9 +249,8 @@ def _located(url: str) -> tuple[Any, str]:
     try:
         if parts.scheme in ("webdav+https", "webdav+http"):
             given, base = fsspec.config.conf.get("webdav", {}).get("auth"), url.removeprefix("webdav+")
-            auth = (
-                {"auth": tuple(given)} if isinstance(given, list) else {}
-            )  # JSON has no tuples, and httpx takes no list
+            # JSON has no tuples, and httpx takes no list.
+            auth = {"auth": tuple(given)} if isinstance(given, list) else {}
             return fsspec.filesystem("webdav", base_url=base, skip_instance_cache=True, **auth), ""
         if parts.scheme in ("sftp", "ssh"):
             how = _known_hosts() | {"username": parts.username, "port": parts.port or 22, "skip_instance_cache": True}

@@ -7,7 +7,7 @@ import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from dkpca.exchange.memory import Memory, StudyMemory
 from dkpca.exchange.plan import Plan, Study
 
 PLAN = re.compile(r"plan-([1-9][0-9]{0,2})\.toml")
-TO_SIGN, RUNNING = "to sign", "running"  # plans that are open
 
 
 def found(
@@ -114,10 +113,10 @@ def join(folder: Folder, memory: Memory, here: Study, name: str, columns: int) -
     kept.keep_once("number", str(here.number).encode(), "the number of the plan")
     kept.replace("folder", os.fsencode(folder.url))
     kept.keep_once("name", name.encode(), "this member's name")  # the last one: from now on it has joined
-    _write_own(folder, kept)
+    write_own(folder, kept)
 
 
-def _write_own(folder: Folder, kept: StudyMemory) -> None:
+def write_own(folder: Folder, kept: StudyMemory) -> None:
     """Bring what this member wrote before the first step into the folder, unless it is there: the same bytes."""
     here = Study(kept.number, b"")
     files = {here.file: "plan.toml", here.member_file: "member.toml", f"signature-{kept.number}": "signature"}
@@ -142,17 +141,16 @@ def _check_there(folder: Folder) -> None:
 
 
 def _joined(memory: Memory, folder: Folder) -> list[StudyMemory]:
-    """Plans that this member has joined in a folder, as DIR says."""
-    there = os.fsencode(folder.url)
-    return [each for each in memory.studies() if each.member and each.kept("folder") == there]
+    """Plans that this member has joined in a folder, as DIR says, in their order."""
+    here = [each for each in memory.studies() if each.member and each.kept("folder") == os.fsencode(folder.url)]
+    return sorted(here, key=attrgetter("number"))
 
 
 def seat(folder: Folder, memory: Memory) -> Membership:
     """Return this member's place in the study of a folder: in the last plan that it has joined, as DIR says."""
     here = _joined(memory, folder)
     here = [each for each in here if each.kept("closed") is None] or here
-    last = max((each.number for each in here), default=0)
-    here = [each for each in here if each.number == last]
+    here = [each for each in here if each.number == here[-1].number]
     if len(here) != 1:  # DIR knows this folder by another name, or had another study in it
         with contextlib.suppress(WaitingError, InputError, ProtectionError):
             shown = plan_in(folder).plan.id
@@ -169,51 +167,43 @@ def seat_to_work(folder: Folder, memory: Memory) -> Membership:
     found = seat(folder, memory)
     _check_there(folder)
     for each in _joined(memory, folder):
-        _write_own(folder, each)
+        write_own(folder, each)
     return found
 
 
 def close(folder: Folder, memory: Memory, *, give_up: bool = False) -> str:
     """Close the plans that this member has joined in a folder, but for one that is still to be signed; say which."""
-    said = dict[int, str]()  # by plan: each has keys and a table of its own
+    said = list[str]()  # of each plan, since each has keys and a table of its own
     with memory.locked():
         last = seat(folder, memory)
-        open_as = _open_as(last)
-        if open_as == RUNNING and not give_up:
-            how = "finish it with 'dkpca study run', or pass --give-up, which tells them"
-            raise InputError(f"plan {last.own.number} is running, and the others wait for this member; {how}")
-        if open_as == RUNNING:
-            with contextlib.suppress(RefusedError):
+        is_open = _is_open(last)
+        if is_open and last.signed is not None:
+            with contextlib.suppress(RefusedError):  # another member's ends the plan as this one's does
+                last.check_refusals()
+                if not give_up:
+                    how = "finish it with 'dkpca study run', or pass --give-up, which tells them"
+                    raise InputError(f"plan {last.own.number} is running, and the others wait for this member; {how}")
                 last.refuse("close", "closed")
         written: dict[str, Any] | None = None  # a folder that cannot be read may hold numbers of this member
         with contextlib.suppress(StorageError):
             written = last.listing(last.name)
         for each in _joined(memory, folder):
-            if each.path == last.memory.path and open_as == TO_SIGN:
-                said[each.number] = f"plan {each.number}, which is not signed, stays"
+            if is_open and last.signed is None and each.path == last.memory.path:
+                said.append(f"plan {each.number}, which is not signed, stays")
                 continue
             each.close(written and [name for name in written if members.number_of(name) == each.number])
-            said[each.number] = f"plan {each.number} closed: its keys are deleted"
-    return "; ".join(said[number] for number in sorted(said)).capitalize() + "."
+            said.append(f"plan {each.number} closed: its keys are deleted")
+    return "; ".join(said).capitalize() + "."
 
 
-def _open_as(seat: Membership) -> str:
-    """What this member still has to do in the plan that it joined last; empty: nothing that others wait for."""
+def _is_open(seat: Membership) -> bool:
+    """Whether the plan that this member joined last goes on: it is neither done, closed or over, nor followed."""
     if any(seat.memory.kept(name) is not None for name in ("closed", "done")):
-        return ""
+        return False
     here = seat.signed
     with contextlib.suppress(WaitingError, InputError, ProtectionError, StorageError):
         here = plan_in(seat.folder)
-    if here is None or here.plan.id != seat.memory.path.name or here.plan.is_over:
-        return ""
-    if seat.signed is None:
-        return TO_SIGN
-    with contextlib.suppress(StorageError):
-        try:
-            seat.check_refusals()
-        except RefusedError:
-            return ""
-    return RUNNING
+    return here is not None and here.plan.id == seat.memory.path.name and not here.plan.is_over
 
 
 def shown(seat: Membership) -> Study:
@@ -267,16 +257,14 @@ def status(folder: Folder) -> dict[str, Any]:
 
 def _refusal(folder: Folder, here: Study, name: str, file: str) -> str:
     """What a member's refusal says, as far as it can be read without any keys; empty if it cannot."""
-    with contextlib.suppress(sealed.NotWholeError, WireError, ProtectionError, InputError):
+    with contextlib.suppress(sealed.NotWholeError, WireError, ProtectionError, InputError, StorageError):
         joined = {each: folder.read(f"{each}/{here.member_file}", plans.MOST_MEMBER) for each in here.plan.members}
         public = replace(here, raw_members={each: raw or b"" for each, raw in joined.items()}).public
-        with folder.opened(f"{name}/{file}") as found:
-            header = None if found is None else sealed.read_header(*found, public)
-            about = [] if header is None else [header.kind, header.writer, *header.parts]
-            is_one = about == [members.REFUSAL, name, members.ALL]
-            if found and header and is_one and header.length <= 2 * members.MOST_REFUSAL:
-                pieces = sealed.contents(found[0], header, members.ALL, None, io.BytesIO())
-                return str(RefusedError(name, *members.refusal_in(b"".join(pieces))))
+        raw = folder.read(f"{name}/{file}", 2 * members.MOST_REFUSAL) or b""
+        header = sealed.read_header(io.BytesIO(raw), len(raw), public)
+        if [header.kind, header.writer, *header.parts] == [members.REFUSAL, name, members.ALL]:
+            pieces = sealed.contents(io.BytesIO(raw), header, members.ALL, None, io.BytesIO())
+            return str(RefusedError(name, *members.refusal_in(b"".join(pieces))))
     return ""
 
 

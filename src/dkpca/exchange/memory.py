@@ -31,18 +31,13 @@ class Memory:
 
     path: Path
 
-    @property
-    def identity(self) -> Path:
-        """File with the key that signs in all studies."""
-        return self.path / "identity.key"
-
     @contextlib.contextmanager
     def locked(self, *, new: bool = False) -> Iterator[None]:
         """Hold the folder for one process; the system lets go of it when the process ends, however it ends."""
         if new:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        elif not self.identity.exists():
-            how = "pass the one that you joined with as --as (its new place, if it was moved), or run 'dkpca study join'"
+        elif not (self.path / "identity.key").exists():
+            how = "pass the one you joined with as --as (its new place, if it was moved), or run 'dkpca study join'"
             raise InputError(f"{self.path}: is not a member's own folder; {how}")
         path = self.path / "lock"
         with storage.explained(path):
@@ -105,7 +100,9 @@ class StudyMemory:
             raise InputError(f"{what}; ask the center for another plan ('dkpca study create'), and join that")
         (self.path / "sent").mkdir(parents=True, exist_ok=True)
         (self.path / "opened").mkdir(exist_ok=True)
-        return Secrets(self.memory.secret(self.memory.identity), self.memory.secret(self.path / "seed.key"))
+        return Secrets(
+            self.memory.secret(self.memory.path / "identity.key"), self.memory.secret(self.path / "seed.key")
+        )
 
     def close(self, shown: Iterable[str] | None = ()) -> None:
         """Delete the keys of this study and everything they opened; what was sent stays on record."""

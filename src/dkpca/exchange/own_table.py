@@ -81,8 +81,8 @@ class OwnTable:
         return replace(self, X=self.X[:, kept], covariates=apart) if apart else self
 
 
-def describe(folder: Path, table: Path, id_column: str | None, name: str, *, by_ids: bool) -> bool:
-    """Write party.toml for a table, or for the one that another party.toml describes, unless one is there."""
+def describe(folder: Path, table: Path, id_column: str | None, name: str, *, by_ids: bool) -> None:
+    """Write party.toml for a table, or for the one that another party.toml describes; one that is there stays."""
     path, how, source = folder / PARTY_FILE, Reading(), table
     if table.suffix == ".toml":
         given = party_file.read(table)
@@ -100,7 +100,7 @@ def describe(folder: Path, table: Path, id_column: str | None, name: str, *, by_
             if other := sorted(key for key in here | there if here.get(key) != there.get(key)):
                 differs = f"reads the table otherwise than {source} ({', '.join(other)})"
                 raise InputError(f"{path}: {differs}; change these lines there, or pass it as --table")
-        return False
+        return
     found = examine(table, how)
     if found.problems:
         raise InputError(f"{table}: {found.problems[0]}; 'dkpca check {table}' lists all; --write saves a party.toml")
@@ -108,7 +108,6 @@ def describe(folder: Path, table: Path, id_column: str | None, name: str, *, by_
         raise InputError(f"{table}: the plan matches samples by their ids; name the column with --id")
     values = {"party": name, "table": str(table.resolve())} | party_file.described(found.suggested)
     write(path, ("# How the table is read; 'dkpca check --help' explains the keys.\n" + as_toml(values)).encode())
-    return True
 
 
 def load(folder: Path, columns_are: str, covariates: Sequence[str] = ()) -> OwnTable:

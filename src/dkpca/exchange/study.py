@@ -23,7 +23,6 @@ from dkpca.store.party_file import read_limits
 from dkpca.wording import counted
 
 LIMITS_FILE = "limits.toml"
-NOT_OURS = "this member did not write the file that lies here; ask the folder's host to remove it"
 
 
 def settings_of(plan: Plan) -> Fit:
@@ -41,8 +40,9 @@ def join(folder: Folder, memory: Memory, table: Path, id_column: str | None, nam
         raise InputError(f"{name!r} is not a party of this study; set --name to one of {', '.join(plan.parties)}")
     founding.check_own(folder, memory)
     with memory.locked(new=True):
-        is_new = own_table.describe(memory.path, table, id_column, name, by_ids=plan.align != "position")
-        limits = memory.path / LIMITS_FILE
+        limits, described = memory.path / LIMITS_FILE, memory.path / own_table.PARTY_FILE
+        is_new = not described.exists()
+        own_table.describe(memory.path, table, id_column, name, by_ids=plan.align != "position")
         if not limits.exists():
             write(limits, Limits().to_toml().encode())
         try:
@@ -50,7 +50,7 @@ def join(folder: Folder, memory: Memory, table: Path, id_column: str | None, nam
             founding.join(folder, memory, here, name, own.X.shape[1])
         except BaseException:
             if is_new and not memory.study(plan.id).member:
-                (memory.path / own_table.PARTY_FILE).unlink()
+                described.unlink()
             raise
     rows, columns = (counted(count, noun) for count, noun in zip(own.X.shape, ("sample", "column"), strict=True))
     done = f"Joined as {name} with {rows} and {columns}. Your limits are in {limits}; next: 'dkpca study review'."
@@ -107,14 +107,14 @@ def sign(folder: Folder, memory: Memory, fingerprint: str) -> None:
         plans.check_end(study.plan)
         where = f"{seat.name}/signature-{study.number}"
         if signed is None and folder.read(where, plans.MOST_SIGNATURE) is not None:
-            raise ProtectionError(f"{folder.url}/{where}: {NOT_OURS}")
+            not_ours = "this member did not write the file that lies here; ask the folder's host to remove it"
+            raise ProtectionError(f"{folder.url}/{where}: {not_ours}")
         # From here on nothing refuses: the table is frozen, and a repeat writes the same bytes.
         digest = sha256(b"no table") if seat.name == study.plan.center else _frozen_digest(seat, study, about)
         seat.memory.remember(study, "signed")
         raw = plans.make_signature(study, seat.name, me, digest)
         seat.memory.keep_once("signature", raw, "this member's signature")
-        if not folder.write(where, raw) and folder.read(where, plans.MOST_SIGNATURE) != raw:
-            raise ProtectionError(f"{folder.url}/{where}: {NOT_OURS}")
+        founding.write_own(folder, seat.memory)
 
 
 def _frozen_digest(seat: Membership, study: Study, about: dict[str, Any]) -> str:
@@ -144,6 +144,7 @@ def run(folder: Folder, memory: Memory) -> dict[str, Any]:
             left = plan.batches - len([*result.glob("batch-*")]) if member.name == plan.center else 0
             return {"result": str(result), "notes": notes, "batches_left_to_place": left}
         except WaitingError as waiting:
+            member.memory.forget("done")  # a batch of new samples may have begun since
             for note in notes:
                 waiting.add_note(note)
             raise
