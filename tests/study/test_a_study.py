@@ -14,6 +14,7 @@ import pytest
 
 from dkpca.errors import InputError
 from dkpca.exchange import founding, in_process, own_table, protocols, replay, study
+from dkpca.exchange import plan as plans
 from dkpca.exchange import review as reviews
 from dkpca.exchange.folder import Folder
 from dkpca.exchange.member import RefusedError, WaitingError
@@ -24,7 +25,7 @@ from dkpca.settings import Compute
 from dkpca.store import runs
 from dkpca.wording import in_percent
 from testkit.program import in_process as command
-from testkit.studies import ANYTHING, Consortium
+from testkit.studies import ANYTHING, FAR, Consortium
 
 WIDTHS = {"airline": 5, "registry": 4, "weather": 6}
 
@@ -371,10 +372,11 @@ def test_join_shows_an_id_without_the_names_of_the_ways_it_was_made_alike(tmp_pa
 
 
 @pytest.mark.longer
-def test_a_plan_whose_last_day_is_over_is_not_reviewed_as_if_it_could_be_signed(tmp_path):
-    over = datetime.date(2020, 1, 1)
-    consortium = Consortium(tmp_path, tables(), MODES["open"], samples=10, ends=over).join(**ANYTHING)
-    with pytest.raises(InputError, match="the study ended on 2020-01-01"):
+def test_a_plan_whose_last_day_is_over_is_not_reviewed_as_if_it_could_be_signed(tmp_path, monkeypatch):
+    last = datetime.date(2998, 1, 1)
+    consortium = Consortium(tmp_path, tables(), MODES["open"], samples=10, ends=last).join(**ANYTHING)
+    monkeypatch.setattr(plans, "_after", lambda days: FAR)  # today
+    with pytest.raises(InputError, match="the study ended on 2998-01-01"):
         consortium.at("airline", study.review)
 
 
