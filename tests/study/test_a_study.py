@@ -14,6 +14,7 @@ import pytest
 
 from dkpca.errors import InputError
 from dkpca.exchange import founding, in_process, own_table, protocols, replay, study
+from dkpca.exchange import plan as plans
 from dkpca.exchange import review as reviews
 from dkpca.exchange.folder import Folder
 from dkpca.exchange.member import RefusedError, WaitingError
@@ -24,7 +25,7 @@ from dkpca.settings import Compute
 from dkpca.store import runs
 from dkpca.wording import in_percent
 from testkit.program import in_process as command
-from testkit.studies import ANYTHING, Consortium
+from testkit.studies import ANYTHING, FAR, Consortium
 
 WIDTHS = {"airline": 5, "registry": 4, "weather": 6}
 
@@ -262,7 +263,10 @@ def test_waiting_says_for_whom(tmp_path):
     first = waiting.value
     assert (first.step, first.members) == ("signature", ("registry", "weather"))
     assert str(first) == "Waiting for registry, weather to sign ('dkpca study review', then 'dkpca study sign')."
-    assert consortium.status()["waiting"] == {"signature-1": ["registry", "weather"]}
+    for _ in range(2):
+        assert consortium.status()["waiting"] == {"signature-1": ["registry", "weather"]}
+        (tmp_path / "shared/weather").joinpath("refusal").write_bytes(b"of a stranger")
+    assert "weather refused. (" in command("study", "status", consortium.url, cwd=tmp_path).out
 
 
 @pytest.mark.longer
@@ -368,10 +372,11 @@ def test_join_shows_an_id_without_the_names_of_the_ways_it_was_made_alike(tmp_pa
 
 
 @pytest.mark.longer
-def test_a_plan_whose_last_day_is_over_is_not_reviewed_as_if_it_could_be_signed(tmp_path):
-    over = datetime.date(2020, 1, 1)
-    consortium = Consortium(tmp_path, tables(), MODES["open"], samples=10, ends=over).join(**ANYTHING)
-    with pytest.raises(InputError, match="the study ended on 2020-01-01"):
+def test_a_plan_whose_last_day_is_over_is_not_reviewed_as_if_it_could_be_signed(tmp_path, monkeypatch):
+    last = datetime.date(2998, 1, 1)
+    consortium = Consortium(tmp_path, tables(), MODES["open"], samples=10, ends=last).join(**ANYTHING)
+    monkeypatch.setattr(plans, "_after", lambda days: FAR)  # today
+    with pytest.raises(InputError, match="the study ended on 2998-01-01"):
         consortium.at("airline", study.review)
 
 
@@ -395,23 +400,27 @@ def test_a_party_joins_with_the_party_toml_that_check_wrote(tmp_path):
 @pytest.mark.longer
 def test_too_few_common_samples_end_the_study_for_all(tmp_path):
     consortium = Consortium(tmp_path, tables(shared=False), MODES["open"], samples=50).join(**ANYTHING).sign()
-    with pytest.raises(
-        RefusedError, match="airline refused at step 'shape': too few samples .*49 of the 56 here, .*50.$"
-    ):
-        consortium.finish()
-    with pytest.raises(RefusedError, match="airline refused at step 'shape': too few samples"):
+    for again in (consortium.finish, lambda: consortium.run("airline")):  # what it refused, it can read again
+        with pytest.raises(
+            RefusedError, match="airline refused at step 'shape': too few samples .*49 of the 56 here"
+        ):
+            again()
+    with pytest.raises(RefusedError, match="airline refused at step 'shape': too few samples") as refused_there:
         consortium.run("weather")
+    then = "; next, the center runs 'dkpca study create' in this folder again, or all run 'dkpca study close'"
+    assert str(refused_there.value).endswith(then)
     told = command("study", "status", consortium.url, cwd=tmp_path).out
     refused = "airline refused at step 'shape': too few samples are common to all (if hardly any are: do all parties"
     assert refused in told
     assert "('dkpca study run' checks that this is genuine.)" in told
+    assert "Waiting" not in told
 
 
 @pytest.mark.longer
 @pytest.mark.parametrize(
     ("lowered", "reason"),
     [
-        ({"samples": 60}, "'shape': too few samples"),
+        ({"samples": 60}, "'shape': fewer samples are common to all than its own limits ask for .*49 of the 56 here"),
         pytest.param({"recovery": 0.001, "known_rows": 30}, "'go': the study exceeds its limits", marks=SLOW),
         ({"precision": "float16"}, "'go': the study exceeds its limits .*: precision float32, where limits.toml"),
         (

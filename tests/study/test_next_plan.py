@@ -7,6 +7,7 @@ from dkpca.errors import InputError, ProtectionError
 from dkpca.exchange import founding, study
 from dkpca.exchange.folder import Folder
 from dkpca.exchange.member import RefusedError, WaitingError
+from dkpca.party.limits import Limits
 from testkit.studies import ANYTHING, Consortium
 from tests.study.test_a_study import MODES, tables
 
@@ -88,7 +89,7 @@ def test_hidden_by_the_host_is_remembered_by_those_who_joined(first, tmp_path):
 def test_closing_deletes_the_keys_and_tables_of_every_plan(first, tmp_path):
     following(first).join(**ANYTHING).sign("airline")
     assert len([*(tmp_path / "airline/studies").glob("*/seed.key")]) == 2
-    said = first.at("airline", founding.close)
+    said = first.at("airline", founding.close, give_up=True)
     assert said == "Plan 1 closed: its keys are deleted; plan 2 closed: its keys are deleted."
     left = {path.name for path in (tmp_path / "airline/studies").glob("*/*")}
     assert not {"seed.key", "table", "opened"} & left
@@ -106,7 +107,7 @@ def test_a_plan_that_never_started_is_closed_without_the_next_one_which_then_can
         assert said == "Plan 1 closed: its keys are deleted; plan 2, which is not signed, stays."
     assert two.at("airline", study.review).green
     two.sign("airline")
-    assert two.at("airline", founding.close).count("closed") == 2
+    assert two.at("airline", founding.close, give_up=True).count("closed") == 2
 
 
 @pytest.mark.parametrize("signed", [False, True])
@@ -134,7 +135,14 @@ def test_a_plan_whose_ids_did_not_match_does_not_count_once_the_study_is_closed(
             first.run(name)
     with pytest.raises(RefusedError, match="too few samples are common to all"):
         first.run("airline")
-    created().at("airline", founding.close)  # the next plan had been joined before
+    again = created()
+    limits = Limits(**ANYTHING | {"recovery": 0.01, "studies": 1, "known_rows": 10})
+    (tmp_path / "airline/limits.toml").write_text(limits.to_toml())
+    words = "\n".join(again.at("airline", study.review).words())  # which had the advice to change the limits
+    assert "RED   recovery" in words
+    assert "Close earlier studies ('dkpca study close'; the plan under review stays): those that sent no" in words
+    assert "exclude columns" not in words
+    again.at("airline", founding.close)  # the next plan had been joined before
     (studies,) = [each for each in created().at("airline", study.review).findings if each.limit == "studies"]
     assert studies.asked == 1
 

@@ -12,6 +12,7 @@ from unittest import mock
 import pytest
 
 from dkpca.errors import DKPCAError, InputError, StorageError
+from dkpca.exchange import own_table
 from dkpca.exchange import plan as plans
 from dkpca.exchange.member import Membership
 from dkpca.exchange.memory import Memory
@@ -19,7 +20,9 @@ from dkpca.exchange.sealed import Part
 from dkpca.party import limits
 from dkpca.store.storage import write
 from testkit import dying
-from testkit.studies import Actors, a_plan
+from testkit.program import in_process as command
+from testkit.studies import Actors, Consortium, a_plan
+from tests.study.test_a_study import MODES, tables
 
 
 def in_a_child(act, *, dies_at=0):
@@ -103,12 +106,12 @@ def test_two_commands_at_once_are_refused(tmp_path):
     memory = Memory(tmp_path)
 
     def second():
-        with pytest.raises(InputError, match="another command is running here"), memory.locked():
+        with pytest.raises(InputError, match="another command is running here"), memory.locked(new=True):
             pass
 
-    with memory.locked():
+    with memory.locked(new=True):
         assert in_a_child(second) == 0
-    with memory.locked():
+    with memory.locked(new=True):
         pass
 
 
@@ -120,7 +123,7 @@ def test_nobody_else_may_open_the_lock(before, tmp_path):
         if before:
             sqlite3.connect(tmp_path / "lock").close()
             assert stat.S_IMODE((tmp_path / "lock").stat().st_mode) == 0o644
-        with Memory(tmp_path).locked():
+        with Memory(tmp_path).locked(new=True):
             assert stat.S_IMODE((tmp_path / "lock").stat().st_mode) == 0o600
     finally:
         os.umask(old)
@@ -144,11 +147,11 @@ def test_a_command_reads_the_members_a_fixed_number_of_times(tmp_path, monkeypat
 
 def test_a_killed_command_leaves_no_lock(tmp_path):
     def dies():
-        with Memory(tmp_path).locked():
+        with Memory(tmp_path).locked(new=True):
             os.kill(os.getpid(), signal.SIGKILL)
 
     assert in_a_child(dies) == -signal.SIGKILL
-    with Memory(tmp_path).locked():
+    with Memory(tmp_path).locked(new=True):
         pass
 
 
@@ -259,3 +262,54 @@ class TestLimits:
         lines = [each for each in limits.Limits().to_toml().splitlines() if not each.startswith(f"{key} =")]
         with pytest.raises(InputError, match=key):
             limits.from_toml("\n".join([*lines, line]))
+
+
+class TestWrongPlaces:
+    """A folder in the place of DIR that is not the member's own: named, and left as it is."""
+
+    @pytest.fixture
+    def created(self, tmp_path):
+        return Consortium(tmp_path, tables(20), MODES["open"], samples=10)
+
+    def said(self, created, *words):
+        before = {path: path.is_file() and path.read_bytes() for path in created.root.rglob("*")}
+        answer = command("study", *words, cwd=created.root)
+        assert answer.code == 1
+        assert {path: path.is_file() and path.read_bytes() for path in created.root.rglob("*")} == before
+        return answer.err
+
+    @pytest.mark.parametrize("name", ["review", "run", "close"])
+    @pytest.mark.parametrize("own", ["shared", "moved"])
+    def test_is_not_locked(self, own, name, created):
+        how = "pass the one you joined with as --as (its new place, if it was moved), or run 'dkpca study join'"
+        assert f"{own}: is not a member's own folder; {how}" in self.said(created, name, "shared", "--as", own)
+
+    @pytest.mark.parametrize("own", ["shared", "shared/airline"])
+    def test_gets_no_keys(self, own, created):
+        words = ["join", "shared", "--name", "airline", "--as", own, "--table", "airline.csv", "--id", "id"]
+        why = f"{own}: is shared with the other members; pass a folder on your own disk as --as"
+        assert why in self.said(created, *words)
+        words = ["create", "other", "--name", "center", "--member", "a", "--member", "b", "--as", "shared"]
+        assert "shared: is shared with the other members" in self.said(created, *words)
+
+    def test_a_join_that_fails_leaves_no_party_toml(self, created, tmp_path, monkeypatch):
+        words = ["study", "join", "shared", "--as", "airline", "--id", "id"]
+        (tmp_path / "other.csv").write_text((tmp_path / "airline.csv").read_text())
+        monkeypatch.setattr(own_table, "load", mock.Mock(side_effect=InputError("nothing to compute with")))
+        assert "nothing to compute with" in command(*words, "--table", "other.csv", cwd=tmp_path).err
+        assert not (tmp_path / "airline/party.toml").exists()
+        monkeypatch.undo()
+        assert command(*words, "--table", "airline.csv", cwd=tmp_path).code == 0
+
+
+def test_a_last_day_that_is_over_is_refused(tmp_path):
+    words = ["study", "create", "shared", "--as", "center", "--name", "center", "--member", "a", "--member", "b"]
+    answer = command(*words, "--ends", "2020-01-31", cwd=tmp_path)
+    assert answer.err == "dkpca: ends: 2020-01-31 is over; choose a later day\n"
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_message_of_a_command_names_options_as_the_command_line_has_them(tmp_path):
+    words = ["study", "create", "shared", "--as", "center", "--name", "center", "--protect", "blind"]
+    words += [word for name in ("a", "b", "c") for word in ("--member", name)]
+    assert "use --law sum with the rbf kernel" in command(*words, cwd=tmp_path).err

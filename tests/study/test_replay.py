@@ -156,7 +156,7 @@ def test_a_refusal_stays_whatever_the_folder_and_the_limits_say_later(tmp_path):
     limits, refusal = tmp_path / "airline/limits.toml", tmp_path / "shared/airline/refusal"
     allowed = limits.read_text()
     limits.write_text(allowed.replace("samples = 2", "samples = 31"))
-    with pytest.raises(RefusedError, match="airline refused at step 'shape': too few samples"):
+    with pytest.raises(RefusedError, match="airline refused at step 'shape': fewer samples are common to all"):
         consortium.run("airline")
     with pytest.raises(RefusedError):
         consortium.run("weather")

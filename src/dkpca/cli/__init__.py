@@ -19,6 +19,7 @@ MOST_SAID = 2000  # letters of an error: names in it may be of strangers
 OF_TABLES = re.compile(
     r"--(columns|exclude|text|dates|max-missing|id-normalize|separator|decimal|thousands|null-values|sheet)\b"
 )
+OF_PYTHON = re.compile(r"\b(align|kernel|lacking|law|protect|solver)='(\w+)'")  # as the library says them
 SET_IT = "(set it with 'dkpca check TABLE --write party.toml', then use party.toml instead of the table)"
 INTERRUPT = "interrupted; no file was left half written, the command can be repeated"
 
@@ -67,8 +68,9 @@ def run(arguments: list[str] | None = None) -> int:
         _say("usage", f"{what}{' See' if what.endswith('?') else '; see'} '{command} --help'", as_json)
         return error.exit_code
     except DKPCAError as error:
-        about_table = OF_TABLES.search(str(error)) and given[0] != "check" and "dkpca check" not in str(error)
-        _say(error.code, f"{error} {SET_IT}" if about_table else str(error), as_json)
+        said = OF_PYTHON.sub(r"--\1 \2", str(error))
+        about_table = OF_TABLES.search(said) and given[0] != "check" and "dkpca check" not in said
+        _say(error.code, f"{said} {SET_IT}" if about_table else said, as_json)
         return 1
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED

@@ -18,6 +18,7 @@ from dkpca.exchange import founding
 from dkpca.exchange.folder import Folder, check_name
 from dkpca.exchange.member import WaitingError
 from dkpca.exchange.memory import Memory
+from dkpca.store import storage
 from dkpca.wording import counted
 
 WAITING = 75  # the exit code for "try again later", as mail programs use it
@@ -50,7 +51,7 @@ def reached(folder: str, as_json: bool = False) -> Iterator[Folder]:
     # A local path is made absolute, so that every command means the same one.
     url = folder if "://" in folder else str(Path(folder).expanduser().absolute())
     try:
-        with closing(Folder(url)) as there:
+        with closing(Folder(url)) as there, storage.permitted():
             yield there
     except WaitingError as waiting:
         notes = getattr(waiting, "__notes__", [])
@@ -175,7 +176,11 @@ def _when(seconds: float) -> str:
 
 
 @group.command()
-def close(folder: Place, own: Own) -> None:
+def close(
+    folder: Place,
+    own: Own,
+    give_up: Annotated[bool, typer.Option("--give-up", help="Close a running plan; the others are told.")] = False,
+) -> None:
     """Delete this study's keys and secrets from DIR, but for a plan still to be signed; keep the ledger."""
     with reached(folder) as there:
-        print(founding.close(there, Memory(own)))
+        print(founding.close(there, Memory(own), give_up=give_up))

@@ -142,7 +142,7 @@ class Folder:
     def _publish(self, name: str, store: Any) -> bool:
         """Bring a file to a hidden name, then to its own; what is there already stays."""
         path = self._path(name)
-        with self._explained(name):
+        with self._explained(name, writing=True):
             self._fs.invalidate_cache()
             if self._fs.exists(path):
                 return False
@@ -196,14 +196,17 @@ class Folder:
         return f"{self._root}/{name}" if self._root else name
 
     @contextlib.contextmanager
-    def _explained(self, name: str) -> Iterator[None]:
+    def _explained(self, name: str, *, writing: bool = False) -> Iterator[None]:
         """Turn whatever a file system raises into one sentence; its libraries have hundreds of classes for it."""
         try:
             yield
         except Exception as error:
             if isinstance(error, MemoryError) or type(error).__module__.startswith("dkpca"):
                 raise
-            where = f"{self.url}/{name}".rstrip("/")
+            where, member = f"{self.url}/{name}".rstrip("/"), name.partition("/")[0]
+            if isinstance(error, PermissionError) and member and not writing:
+                can = f"{member} has to make its folder readable for the other members, such as by chmod -R a+rX"
+                raise StorageError(f"{where}: cannot be read (Permission denied); {can}") from error
             reason = printable(str(error))[:200] or type(error).__name__
             raise StorageError(f"{where}: the folder cannot be used ({reason}); check it and repeat") from error
 
@@ -246,9 +249,8 @@ def _located(url: str) -> tuple[Any, str]:
     try:
         if parts.scheme in ("webdav+https", "webdav+http"):
             given, base = fsspec.config.conf.get("webdav", {}).get("auth"), url.removeprefix("webdav+")
-            auth = (
-                {"auth": tuple(given)} if isinstance(given, list) else {}
-            )  # JSON has no tuples, and httpx takes no list
+            # JSON has no tuples, and httpx takes no list.
+            auth = {"auth": tuple(given)} if isinstance(given, list) else {}
             return fsspec.filesystem("webdav", base_url=base, skip_instance_cache=True, **auth), ""
         if parts.scheme in ("sftp", "ssh"):
             how = _known_hosts() | {"username": parts.username, "port": parts.port or 22, "skip_instance_cache": True}

@@ -4,9 +4,11 @@ import contextlib
 import io
 import os
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from operator import itemgetter
+from operator import attrgetter, itemgetter
+from pathlib import Path
 from typing import Any
 
 from dkpca.errors import InputError, ProtectionError, StorageError, WireError
@@ -14,8 +16,8 @@ from dkpca.exchange import member as members
 from dkpca.exchange import plan as plans
 from dkpca.exchange import sealed
 from dkpca.exchange.folder import Folder
-from dkpca.exchange.member import Membership, WaitingError
-from dkpca.exchange.memory import Memory
+from dkpca.exchange.member import Membership, RefusedError, WaitingError
+from dkpca.exchange.memory import Memory, StudyMemory
 from dkpca.exchange.plan import Plan, Study
 
 PLAN = re.compile(r"plan-([1-9][0-9]{0,2})\.toml")
@@ -30,15 +32,32 @@ def found(
     before = latest(folder)
     here = Study(1 if before is None else before.number + 1, made.to_toml())
     plans.read_plan(here.raw_plan)  # which refuses what no member could sign
+    if made.is_over:
+        raise InputError(f"ends: {made.ends} is over; choose a later day")
+    check_own(folder, memory)
     if before is not None:
         if memory.study(before.plan.id).kept("name") is None:
             raise InputError(f"{folder.url}: this folder already contains a study; use an empty one")
         _check_follows(before, here)
-    memory.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with memory.locked():
-        join(folder, memory, here, name, 0)
-        folder.write(f"{name}/{here.file}", here.raw_plan)
+    for each in _joined(memory, folder):
+        if each.number >= here.number and each.kept("closed") is None:
+            lost = f"{folder.url}: plan-{each.number}.toml is missing, which this member wrote"
+            raise InputError(f"{lost}; write it again with 'dkpca study run' before you create another")
+    with memory.locked(new=True):
+        try:
+            join(folder, memory, here, name, 0)
+        except BaseException:
+            if folder.read(f"{name}/{here.file}", plans.MOST_PLAN) is None:  # so that nobody knows of it
+                shutil.rmtree(memory.study(here.plan.id).path, ignore_errors=True)
+            raise
     return here
+
+
+def check_own(folder: Folder, memory: Memory) -> None:
+    """Refuse a folder for keys that is part of a shared one, or has a plan in it as a shared one has."""
+    inside = "://" not in folder.url and memory.path.resolve().is_relative_to(Path(folder.url).resolve())
+    if inside or any(memory.path.glob("*/plan-*.toml")):
+        raise InputError(f"{memory.path}: is shared with the other members; pass a folder on your own disk as --as")
 
 
 def latest(folder: Folder) -> Study | None:
@@ -82,74 +101,109 @@ def _read(folder: Folder, center: str, number: int) -> Study:
 
 def join(folder: Folder, memory: Memory, here: Study, name: str, columns: int) -> None:
     """Write who this member is; a repeat changes nothing, and another member's file in its place is refused."""
-    plan = here.plan
+    plan, where = here.plan, f"{name}/{here.member_file}"
     kept = memory.study(plan.id)
+    if folder.read(where, plans.MOST_MEMBER) not in (None, kept.kept("member.toml")):
+        already = f"{folder.url}/{where}: {name!r} has already joined, with other keys"
+        raise ProtectionError(f"{already}; if that was you, pass the folder you used then with --as")
     raw = plans.make_member(name, kept.secrets(), plan, columns).to_toml()
+    if name == plan.center:
+        kept.keep_once("plan.toml", here.raw_plan, "the plan")
     kept.keep_once("member.toml", raw, "what this member says of itself")
     kept.keep_once("number", str(here.number).encode(), "the number of the plan")
     kept.replace("folder", os.fsencode(folder.url))
     kept.keep_once("name", name.encode(), "this member's name")  # the last one: from now on it has joined
-    where = f"{name}/{here.member_file}"
-    if not folder.write(where, raw) and folder.read(where, plans.MOST_MEMBER) != raw:
-        already = f"{folder.url}/{where}: {name!r} has already joined, with other keys"
-        raise ProtectionError(f"{already}; if that was you, pass the folder you used then with --as")
+    write_own(folder, kept)
+
+
+def write_own(folder: Folder, kept: StudyMemory) -> None:
+    """Bring what this member wrote before the first step into the folder, unless it is there: the same bytes."""
+    here = Study(kept.number, b"")
+    files = {here.file: "plan.toml", here.member_file: "member.toml", f"signature-{kept.number}": "signature"}
+    for file, own in files.items():
+        raw = kept.kept(own)
+        if raw is not None:
+            folder.write(f"{kept.member}/{file}", raw)
 
 
 def plan_in(folder: Folder) -> Study:
     """Return the last plan that lies in a folder."""
     found = latest(folder)
     if found is None:
-        if not folder.exists():
-            raise InputError(f"{folder.url}: there is no such folder; check the spelling, or wait until it is shared")
+        _check_there(folder)
         raise WaitingError("plan", "the center")
     return found
 
 
+def _check_there(folder: Folder) -> None:
+    if not folder.exists():
+        raise InputError(f"{folder.url}: there is no such folder; check the spelling, or wait until it is shared")
+
+
+def _joined(memory: Memory, folder: Folder) -> list[StudyMemory]:
+    """Plans that this member has joined in a folder, as DIR says, in their order."""
+    here = [each for each in memory.studies() if each.member and each.kept("folder") == os.fsencode(folder.url)]
+    return sorted(here, key=attrgetter("number"))
+
+
 def seat(folder: Folder, memory: Memory) -> Membership:
     """Return this member's place in the study of a folder: in the last plan that it has joined, as DIR says."""
-    joined = [each for each in memory.studies() if each.kept("name") is not None]
-    here = [each for each in joined if each.kept("folder") == os.fsencode(folder.url)]
+    here = _joined(memory, folder)
     here = [each for each in here if each.kept("closed") is None] or here
-    number = {each: int(each.kept("number") or b"1") for each in here}
-    here = [each for each in here if number[each] == max(number.values())]
+    here = [each for each in here if each.number == here[-1].number]
     if len(here) != 1:  # DIR knows this folder by another name, or had another study in it
         with contextlib.suppress(WaitingError, InputError, ProtectionError):
             shown = plan_in(folder).plan.id
-            here = [each for each in joined if each.path.name == shown] or here
+            here = [each for each in memory.studies() if each.member and each.path.name == shown] or here
     if not here:
         raise InputError(f"{memory.path}: has not joined the study in {folder.url}; run 'dkpca study join' first")
     kept = here[-1]
     kept.replace("folder", os.fsencode(folder.url))
-    return Membership((kept.kept("name") or b"").decode(), folder, kept)
+    return Membership(kept.member, folder, kept)
 
 
-def close(folder: Folder, memory: Memory) -> str:
+def seat_to_work(folder: Folder, memory: Memory) -> Membership:
+    """Return this member's place, with its own files in the folder also where the folder has lost them."""
+    found = seat(folder, memory)
+    _check_there(folder)
+    for each in _joined(memory, folder):
+        write_own(folder, each)
+    return found
+
+
+def close(folder: Folder, memory: Memory, *, give_up: bool = False) -> str:
     """Close the plans that this member has joined in a folder, but for one that is still to be signed; say which."""
-    said = dict[int, str]()  # by plan: each has keys and a table of its own
+    said = list[str]()  # of each plan, since each has keys and a table of its own
     with memory.locked():
         last = seat(folder, memory)
+        is_open = _is_open(last)
+        if is_open and last.signed is not None:
+            with contextlib.suppress(RefusedError):  # another member's ends the plan as this one's does
+                last.check_refusals()
+                if not give_up:
+                    how = "finish it with 'dkpca study run', or pass --give-up, which tells them"
+                    raise InputError(f"plan {last.own.number} is running, and the others wait for this member; {how}")
+                last.refuse("close", "closed")
         written: dict[str, Any] | None = None  # a folder that cannot be read may hold numbers of this member
         with contextlib.suppress(StorageError):
             written = last.listing(last.name)
-        for each in memory.studies():
-            if each.kept("folder") == last.memory.kept("folder"):
-                number = int(each.kept("number") or b"1")
-                if each.path == last.memory.path and _is_to_sign(last):
-                    said[number] = f"plan {number}, which is not signed, stays"
-                    continue
-                each.close(written and [name for name in written if members.number_of(name) == number])
-                said[number] = f"plan {number} closed: its keys are deleted"
-    return "; ".join(said[number] for number in sorted(said)).capitalize() + "."
+        for each in _joined(memory, folder):
+            if is_open and last.signed is None and each.path == last.memory.path:
+                said.append(f"plan {each.number}, which is not signed, stays")
+                continue
+            each.close(written and [name for name in written if members.number_of(name) == each.number])
+            said.append(f"plan {each.number} closed: its keys are deleted")
+    return "; ".join(said).capitalize() + "."
 
 
-def _is_to_sign(seat: Membership) -> bool:
-    """Whether this member can still sign the plan that it joined last: under that one no number has left."""
-    if any(seat.memory.kept(name) is not None for name in ("closed", "signed.json")):
+def _is_open(seat: Membership) -> bool:
+    """Whether the plan that this member joined last goes on: it is neither done, closed or over, nor followed."""
+    if any(seat.memory.kept(name) is not None for name in ("closed", "done")):
         return False
+    here = seat.signed
     with contextlib.suppress(WaitingError, InputError, ProtectionError, StorageError):
-        here = plan_in(seat.folder).plan
-        return here.id == seat.memory.path.name and not here.is_over
-    return False
+        here = plan_in(seat.folder)
+    return here is not None and here.plan.id == seat.memory.path.name and not here.plan.is_over
 
 
 def shown(seat: Membership) -> Study:
@@ -187,31 +241,31 @@ def status(folder: Folder) -> dict[str, Any]:
         if any(times.values()) and f"{start}result" not in center and not lacking:
             by_center = times[plan.center] < max(times.values())
             missing[f"{start}result"] = [plan.center] if by_center else [*plan.parties]
+    refused = [name for name, files in listed.items() if refusal in files]
+    read = [_refusal(folder, here, name, refusal) for name in refused]
     return {
         "study": plan.id,
         "plan": here.number,
         "ends": plan.ends.isoformat(),
         "members": {name: sorted(each.values(), key=itemgetter("time")) for name, each in listed.items()},
-        "refused": (refused := [name for name, files in listed.items() if refusal in files]),
-        "refusals": [_refusal(folder, here, name, refusal) for name in refused],
-        "waiting": {step: names for step, names in missing.items() if names},
+        "refused": refused,
+        "refusals": [said or f"{name} refused" for name, said in zip(refused, read, strict=True)],
+        "waiting": {} if any(read) else {step: names for step, names in missing.items() if names},
         "result": result in center,
     }
 
 
 def _refusal(folder: Folder, here: Study, name: str, file: str) -> str:
-    """What a member's refusal says, as far as it can be read without any keys."""
-    with contextlib.suppress(sealed.NotWholeError, WireError, ProtectionError, InputError):
+    """What a member's refusal says, as far as it can be read without any keys; empty if it cannot."""
+    with contextlib.suppress(sealed.NotWholeError, WireError, ProtectionError, InputError, StorageError):
         joined = {each: folder.read(f"{each}/{here.member_file}", plans.MOST_MEMBER) for each in here.plan.members}
         public = replace(here, raw_members={each: raw or b"" for each, raw in joined.items()}).public
-        with folder.opened(f"{name}/{file}") as found:
-            header = None if found is None else sealed.read_header(*found, public)
-            about = [] if header is None else [header.kind, header.writer, *header.parts]
-            is_one = about == [members.REFUSAL, name, members.ALL]
-            if found and header and is_one and header.length <= 2 * members.MOST_REFUSAL:
-                pieces = sealed.contents(found[0], header, members.ALL, None, io.BytesIO())
-                return str(members.RefusedError(name, *members.refusal_in(b"".join(pieces))))
-    return f"{name} refused"
+        raw = folder.read(f"{name}/{file}", 2 * members.MOST_REFUSAL) or b""
+        header = sealed.read_header(io.BytesIO(raw), len(raw), public)
+        if [header.kind, header.writer, *header.parts] == [members.REFUSAL, name, members.ALL]:
+            pieces = sealed.contents(io.BytesIO(raw), header, members.ALL, None, io.BytesIO())
+            return str(RefusedError(name, *members.refusal_in(b"".join(pieces))))
+    return ""
 
 
 def footprint(seat: Membership) -> str:

@@ -26,19 +26,21 @@ MOST_REFUSAL = 2**14
 REASONS = {
     "limits": "the study exceeds its limits",
     "samples": "too few samples are common to all",
+    "few": "fewer samples are common to all than its own limits ask for",
     "gamma": "the width of the kernel is outside the plan's bounds",
     "question": "the center asked for something that is not in the plan",
     "constant": "its share of the answer would be nearly constant, and expose the others",
     "agree": "the members were told different values",
-    "end": "the last day of the plan has passed",
+    "closed": "it closed the study before the end",
     "data": "its table cannot be used as the plan says",
     "ids": "the lists of sample ids do not belong together, or someone changed one",
     "fusion": "the answers of the parties do not belong together; whoever refused was told in which way",
 }  # no code has a figure in it
+THEN = "next, the center runs 'dkpca study create' in this folder again, or all run 'dkpca study close'"
 WHY_FEW = "do all parties write ids alike, and name the right column (id_normalize and id in party.toml)?"
 
 TO_DO = {
-    "plan": "to write the plan ('dkpca study create')",
+    "plan": "to write the plan ('dkpca study create'; 'dkpca study run' if it was there before)",
     "member": "to join ('dkpca study join')",
     "signature": "to sign ('dkpca study review', then 'dkpca study sign')",
 }  # by step; all others are done by 'dkpca study run'
@@ -61,7 +63,7 @@ class RefusedError(NoAnswerError):
     def __init__(self, member: str, step: str, reason: str, detail: str = "") -> None:
         words = REASONS.get(reason, "it gave no known reason")
         detail = detail or f"if hardly any are: {WHY_FEW}" * (reason == "samples")
-        super().__init__(f"{member} refused at step {step!r}: {words}{detail and f' ({detail})'}")
+        super().__init__(f"{member} refused at step {step!r}: {words}{detail and f' ({detail})'}; {THEN}")
         self.member, self.step, self.reason = member, step, reason
 
 
@@ -83,12 +85,17 @@ class Membership:
         """What this member has signed, as it stood when this command first looked: reading it checks all keys."""
         return self.memory.remembered("signed")
 
+    @property
+    def own(self) -> Study:
+        """What this member has signed, or an error."""
+        if self.signed is None:
+            raise InputError(f"{self.name} has not signed: run 'dkpca study review', then 'dkpca study sign'")
+        return self.signed
+
     @cached_property
     def study(self) -> Study:
         """What all members have signed, once they have; it is kept, and from then on no other counts."""
-        study = self.signed
-        if study is None:
-            raise InputError(f"{self.name} has not signed: run 'dkpca study review', then 'dkpca study sign'")
+        study = self.own
         kept, waiting = self.memory.kept("agreement.json"), []
         signatures = {} if kept is None else memories.unpacked(kept)[1]
         for name in study.plan.members if not signatures else ():
@@ -111,9 +118,9 @@ class Membership:
             if self.has(self.name, step):
                 why = "has no record of this file: it was restored from an older copy, or someone else wrote the file"
                 raise ProtectionError(f"{self._where(self.name, step)}: this member's own folder {why}")
-            about = sealed.Header(kind, self.study.agreement, step, self.name, question, {})
+            about = sealed.Header(kind, self._bound_to(step), step, self.name, question, {})
             path = self.memory.path / "sent" / step
-            keys = {name: member.sealing for name, member in self.study.members.items()}
+            keys = {name: member.sealing for name, member in self.own.members.items()}
             memories.write(path, lambda file: sealed.write(file, about, parts, self.memory.secrets(), keys))
         self.publish(step, question)
 
@@ -123,8 +130,8 @@ class Membership:
         if not path.exists():
             return None
         with path.open("rb") as file:
-            header = sealed.read_header(file, path.stat().st_size, self.study.public)
-        if header.agreement != self.study.agreement or header.question != question:
+            header = sealed.read_header(file, path.stat().st_size, self.own.public)
+        if header.agreement != self._bound_to(step) or header.question != question:
             raise ProtectionError(f"step {step!r} has already been answered, for another question")
         return header
 
@@ -157,7 +164,7 @@ class Membership:
             with self.folder.opened(self._where(writer, step)) as found:
                 if found is None:
                     raise WaitingError(step, writer)
-                header = sealed.read_header(*found, self.study.public)
+                header = sealed.read_header(*found, self.own.public)
                 part = self._part_of(header, parts, (kind, step, writer), question, at_most)
                 opened = self._opened(writer, step, part)
                 with tempfile.TemporaryFile(dir=self.memory.path) as kept:
@@ -174,7 +181,7 @@ class Membership:
         self, header: sealed.Header, parts: Sequence[str], about: tuple[str, ...], question: str, at_most: int
     ) -> str:
         """Return the first of these parts that a file has, if the file is what it has to be."""
-        if header.agreement != self.study.agreement:
+        if header.agreement != self._bound_to(about[1]):
             raise ProtectionError("belongs to another study, or to another agreement of this one")
         if (header.kind, header.step, header.writer) != about:
             said = f"{printable(header.kind)} for step {header.step!r}"
@@ -196,7 +203,7 @@ class Membership:
     def check_refusals(self) -> list[str]:
         """Raise if a member has refused, whatever the folder shows by now; return what only looks like a refusal."""
         ignored = list[str]()
-        for name in self.study.plan.members:
+        for name in self.own.plan.members:
             known = self._opened(name, REFUSAL, ALL).exists()
             if known and name == self.name:
                 self._send_refusal()
@@ -208,13 +215,15 @@ class Membership:
                 except ProtectionError as error:  # whoever put it there did not sign it
                     ignored.append(str(error))
                     continue
-                raise RefusedError(name, *refusal_in(kept.read_bytes()))
+                detail = self.memory.kept(f"opened/{name}.{REFUSAL}.detail") or b""  # of this member's own refusal
+                raise RefusedError(name, *refusal_in(kept.read_bytes()), detail.decode())
         return ignored
 
     def refuse(self, step: str, reason: str, detail: str = "") -> NoReturn:
         """Tell all members that this one will not go on: signed, with a code; details are for its own eyes."""
         assert reason in REASONS
         body = json.dumps({"step": step, "reason": reason}).encode()
+        memories.write(self._opened(self.name, REFUSAL, "detail"), detail.encode(errors="replace"))
         memories.write(self._opened(self.name, REFUSAL, ALL), body)  # first: a crash does not undo a refusal
         self._send_refusal()
         raise RefusedError(self.name, step, reason, detail)
@@ -227,14 +236,18 @@ class Membership:
         """Whether a member's file lay in the folder when this command first looked, whole or not."""
         if writer not in self._listed:
             self._listed[writer] = self.listing(writer)
-        return named(self.study.number, step) in self._listed[writer]
+        return named(self.own.number, step) in self._listed[writer]
 
     def listing(self, writer: str) -> Files:
         """Files of a member as the folder shows them now; more than the signed plan has steps for are refused."""
         return self.folder.listing(writer, MOST_FILES if self.signed is None else self.signed.plan.most_files)
 
     def _where(self, writer: str, step: str) -> str:
-        return f"{writer}/{named(self.study.number, step)}"
+        return f"{writer}/{named(self.own.number, step)}"
+
+    def _bound_to(self, step: str) -> str:
+        """Digest to which a step is bound: a refusal, which may come before the agreement, to plan and members."""
+        return self.own.fingerprint if step == REFUSAL else self.study.agreement
 
     def _opened(self, writer: str, step: str, part: str) -> Path:
         return self.memory.path / "opened" / f"{writer}.{step}.{part}"

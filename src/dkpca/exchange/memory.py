@@ -32,10 +32,13 @@ class Memory:
     path: Path
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self, *, new: bool = False) -> Iterator[None]:
         """Hold the folder for one process; the system lets go of it when the process ends, however it ends."""
-        if not self.path.is_dir():
-            raise InputError(f"{self.path}: there is no such folder; 'dkpca study join' makes it")
+        if new:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        elif not (self.path / "identity.key").exists():
+            how = "pass the one you joined with as --as (its new place, if it was moved), or run 'dkpca study join'"
+            raise InputError(f"{self.path}: is not a member's own folder; {how}")
         path = self.path / "lock"
         with storage.explained(path):
             path.touch(storage.PRIVATE_MODE)
@@ -80,10 +83,20 @@ class StudyMemory:
     memory: Memory
     path: Path
 
+    @property
+    def member(self) -> str:
+        """Name of this member in the plan; empty until it has joined."""
+        return (self.kept("name") or b"").decode()
+
+    @property
+    def number(self) -> int:
+        """Number of the plan in its folder."""
+        return int(self.kept("number") or b"1")
+
     def secrets(self) -> Secrets:
         """Keys of this study; they are made at first use and gone after `close`."""
         if (self.path / "closed").exists():
-            what = f"plan {int(self.kept('number') or b'1')}: this study is closed here, and its keys were deleted"
+            what = f"plan {self.number}: this study is closed here, and its keys were deleted"
             raise InputError(f"{what}; ask the center for another plan ('dkpca study create'), and join that")
         (self.path / "sent").mkdir(parents=True, exist_ok=True)
         (self.path / "opened").mkdir(exist_ok=True)
@@ -97,12 +110,15 @@ class StudyMemory:
         self.forget("seed.key")
         for folder in ("opened", "table"):
             shutil.rmtree(self.path / folder, ignore_errors=True)
-        # A study that ended before any number left the table, and now cannot go on, counts as none: DIR, its ledger
-        # and what the folder has shown of this member's files all have to say. None: the folder cannot be read.
-        sent = {path.name for path in (self.path / "sent").glob("*")} | set(shown or ())
-        sent |= {line["step"] for line in self.memory.ledger() if line.get("study") == self.path.name}
-        if shown is not None and all(map(BEFORE_NUMBERS.fullmatch, sent)):
+        # A study that ended before any number left the table, and now cannot go on, counts as none.
+        if shown is not None and not self.sent_numbers(shown):  # None: the folder cannot be read
             self.forget(ABOUT, LEFT)
+
+    def sent_numbers(self, shown: Iterable[str] = ()) -> bool:
+        """Whether a number may have left, by DIR, its ledger, and the names of files that the folder has shown."""
+        sent = {path.name for path in (self.path / "sent").glob("*")} | set(shown)
+        sent |= {line["step"] for line in self.memory.ledger() if line.get("study") == self.path.name}
+        return not all(map(BEFORE_NUMBERS.fullmatch, sent))
 
     def keep_once(self, name: str, data: bytes, what: str) -> None:
         """Keep some bytes for ever; others under the same name are refused."""
@@ -114,8 +130,10 @@ class StudyMemory:
 
     def kept(self, name: str) -> bytes | None:
         """Return what was kept under a name; None: nothing."""
-        path = self.path / name
-        return path.read_bytes() if path.exists() else None
+        try:
+            return (self.path / name).read_bytes()
+        except FileNotFoundError:
+            return None
 
     def replace(self, name: str, data: bytes) -> None:
         """Write a file of this study anew, whole."""

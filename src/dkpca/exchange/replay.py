@@ -393,7 +393,7 @@ class PartySide:
         if n_common < fewest:
             why = f"; {WHY_FEW}" * (2 * n_common < n_own)
             here = f"{n_common:,} of the {n_own:,} here, where {file} asks for at least {fewest:,}"
-            self.member.refuse(step, "samples", here + why)
+            self.member.refuse(step, "samples" if n_common < of_plan else "few", here + why)
 
     def _check_derived(self, step: str, derived: q.Derived) -> None:
         """Refuse derived values that do not follow from the plan and the samples, or exceed this party's limits."""

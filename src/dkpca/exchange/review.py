@@ -106,6 +106,7 @@ class Review:
     nearest: str  # the nearest plan that is green; empty if this one is, or none is known
     public: tuple[str, ...] = ()  # parties whose columns the center is taken to have
     at_worst: float | None = None  # R squared where the others' columns hide nothing; None: they are not to hide any
+    to_close: bool = False  # whether an earlier study counts that would not, were it closed
     signed: bool = False  # whether this member has signed already
 
     @property
@@ -153,7 +154,7 @@ class Review:
             if "covariates" in beyond:
                 may = f"If {plan.center} may read these columns, list them under covariates in limits.toml"
                 lines.append(f"{may}; they are not hidden.")
-            none_near = TOO_MANY if beyond == {"studies"} else NONE_NEAR
+            none_near = TOO_MANY if self.to_close or beyond == {"studies"} else NONE_NEAR
             if plan.fit.get("n_components") == 1:
                 none_near = none_near.replace(" ask for fewer components,", "")
             lines.append(f"Nearest plan within your limits: {self.nearest}." if self.nearest else none_near)
@@ -283,8 +284,11 @@ def review(case: Case, study: Study) -> Review:
     worst, leaving = _worst(case)
     findings = _findings(case, worst, leaving)
     nearest, here = "", "the same plan"
-    if not all(finding.ok for finding in findings):
-        nearest = here = _nearest(case)
+    beyond = {finding.limit for finding in findings if not finding.ok}
+    idle = any(not each.sent_numbers() for each in _signed(case.memory, case.plan.id).values())
+    to_close = idle and not beyond.isdisjoint({"recovery", "studies"})
+    if beyond:
+        nearest = here = "" if to_close else _nearest(case)
     joined, now = study.members[case.name].columns, case.columns[case.name]
     if now != joined:
         findings += (Finding("columns", joined, now, ok=False, file="member.toml"),)
@@ -295,7 +299,7 @@ def review(case: Case, study: Study) -> Review:
     exposed = replace(case, limits=replace(case.limits, public=case.plan.parties))
     at_worst = max(_worst(exposed, COPIES)[0].values(), default=0.0) if hidden else None
     columns = worst | dict.fromkeys(case.in_the_clear, 1.0)
-    return Review(study, leaving, columns, findings, nearest, case.limits.public, at_worst)
+    return Review(study, leaving, columns, findings, nearest, case.limits.public, at_worst, to_close)
 
 
 def keep(memory: StudyMemory, found: Review, case: Case) -> None:

@@ -23,7 +23,6 @@ from dkpca.store.party_file import read_limits
 from dkpca.wording import counted
 
 LIMITS_FILE = "limits.toml"
-NOT_OURS = "this member did not write the file that lies here; ask the folder's host to remove it"
 
 
 def settings_of(plan: Plan) -> Fit:
@@ -39,14 +38,20 @@ def join(folder: Folder, memory: Memory, table: Path, id_column: str | None, nam
     plan, fit = here.plan, settings_of(here.plan)
     if name not in plan.parties:
         raise InputError(f"{name!r} is not a party of this study; set --name to one of {', '.join(plan.parties)}")
-    memory.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with memory.locked():
+    founding.check_own(folder, memory)
+    with memory.locked(new=True):
+        limits, described = memory.path / LIMITS_FILE, memory.path / own_table.PARTY_FILE
+        is_new = not described.exists()
         own_table.describe(memory.path, table, id_column, name, by_ids=plan.align != "position")
-        limits = memory.path / LIMITS_FILE
         if not limits.exists():
             write(limits, Limits().to_toml().encode())
-        own = own_table.load(memory.path, fit.family_of(name).columns_are, plan.covariates.get(name, ()))
-        founding.join(folder, memory, here, name, own.X.shape[1])
+        try:
+            own = own_table.load(memory.path, fit.family_of(name).columns_are, plan.covariates.get(name, ()))
+            founding.join(folder, memory, here, name, own.X.shape[1])
+        except BaseException:
+            if is_new and not memory.study(plan.id).member:
+                described.unlink()
+            raise
     rows, columns = (counted(count, noun) for count, noun in zip(own.X.shape, ("sample", "column"), strict=True))
     done = f"Joined as {name} with {rows} and {columns}. Your limits are in {limits}; next: 'dkpca study review'."
     return "\n".join([*(f"note: {note}" for note in own.notes), done])
@@ -55,7 +60,7 @@ def join(folder: Folder, memory: Memory, table: Path, id_column: str | None, nam
 def review(folder: Folder, memory: Memory) -> Review:
     """Show what would leave; `sign` signs exactly this."""
     with memory.locked():
-        return _review(founding.seat(folder, memory))
+        return _review(founding.seat_to_work(folder, memory))
 
 
 def _review(seat: Membership) -> Review:
@@ -85,7 +90,7 @@ def _review(seat: Membership) -> Review:
 def sign(folder: Folder, memory: Memory, fingerprint: str) -> None:
     """Sign what was reviewed; the table is frozen as it was then."""
     with memory.locked():
-        seat = founding.seat(folder, memory)
+        seat = founding.seat_to_work(folder, memory)
         me = seat.memory.secrets()
         if seat.memory.kept("review.json") is None and seat.name == founding.plan_in(folder).plan.center:
             _review(seat)  # nothing of the center's leaves: the fingerprint says what it signs
@@ -102,13 +107,14 @@ def sign(folder: Folder, memory: Memory, fingerprint: str) -> None:
         plans.check_end(study.plan)
         where = f"{seat.name}/signature-{study.number}"
         if signed is None and folder.read(where, plans.MOST_SIGNATURE) is not None:
-            raise ProtectionError(f"{folder.url}/{where}: {NOT_OURS}")
+            not_ours = "this member did not write the file that lies here; ask the folder's host to remove it"
+            raise ProtectionError(f"{folder.url}/{where}: {not_ours}")
         # From here on nothing refuses: the table is frozen, and a repeat writes the same bytes.
         digest = sha256(b"no table") if seat.name == study.plan.center else _frozen_digest(seat, study, about)
         seat.memory.remember(study, "signed")
         raw = plans.make_signature(study, seat.name, me, digest)
-        if not folder.write(where, raw) and folder.read(where, plans.MOST_SIGNATURE) != raw:
-            raise ProtectionError(f"{folder.url}/{where}: {NOT_OURS}")
+        seat.memory.keep_once("signature", raw, "this member's signature")
+        founding.write_own(folder, seat.memory)
 
 
 def _frozen_digest(seat: Membership, study: Study, about: dict[str, Any]) -> str:
@@ -128,15 +134,17 @@ def _frozen_digest(seat: Membership, study: Study, about: dict[str, Any]) -> str
 def run(folder: Folder, memory: Memory) -> dict[str, Any]:
     """Do all that this member can do now; raises `WaitingError` while others are waited for."""
     with memory.locked():
-        member = founding.seat(folder, memory)
+        member = founding.seat_to_work(folder, memory)
         member.memory.secrets()
-        plans.check_end(member.study.plan)
+        plans.check_end(member.own.plan)
         notes = member.check_refusals()
         try:
             result, plan = _run(member, notes), member.study.plan
+            member.memory.replace("done", b"")
             left = plan.batches - len([*result.glob("batch-*")]) if member.name == plan.center else 0
             return {"result": str(result), "notes": notes, "batches_left_to_place": left}
         except WaitingError as waiting:
+            member.memory.forget("done")  # a batch of new samples may have begun since
             for note in notes:
                 waiting.add_note(note)
             raise

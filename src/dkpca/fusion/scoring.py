@@ -77,7 +77,7 @@ def place(
         raise FusionError(f"the exact projection needs every party, and {sorted(missing)} are missing")
     if not model.law.scores_add and lacking not in ("mean", "complete"):
         absent = f"no new samples from {', '.join(sorted(missing))}, and the fit is {model.meaning}"
-        raise InputError(f"{absent}: wait for them, or use their mean rows (lacking='mean', --lacking mean)")
+        raise InputError(f"{absent}: wait for them, or use their mean rows (lacking='mean')")
     if places is None:  # a party has all new samples, or none
         first = next(iter(sent.values()))
         n_new, digest, own = first.n_samples, first.sample_digest, dict.fromkeys(sent, np.arange(first.n_samples))

@@ -293,7 +293,7 @@ def _check_blind(kernel: Kernel, X: Array, law: str | None, party: str) -> None:
             f"party {party!r}: the {kernel.name} kernel needs the length of every sample; give one with own=True"
         )
     if not (law == "sum" if law else kernel.adds_up):
-        raise InputError(f"party {party!r}: a blind center can only add matrices up; use law='sum' (--law sum)")
+        raise InputError(f"party {party!r}: a blind center can only add matrices up; use law='sum'")
 
 
 def _diagonal(kernel: Kernel, X: Array, party: str) -> Rounded | None:

@@ -1,0 +1,78 @@
+"""A shared folder that lost files of members, or was made anew: each writes its own again, the same bytes."""
+
+import shutil
+
+import pytest
+
+from dkpca.errors import InputError, ProtectionError, StorageError
+from dkpca.exchange import study
+from dkpca.exchange.folder import Folder
+from dkpca.exchange.member import WaitingError
+from testkit.program import in_process as command
+from testkit.program import snapshot
+from testkit.studies import ANYTHING, Consortium
+from tests.study.test_a_study import MODES, tables
+
+
+@pytest.fixture
+def created(tmp_path):
+    return Consortium(tmp_path, tables(20), MODES["open"], samples=10)
+
+
+def create(root):
+    words = ["study", "create", "shared", "--as", "center", "--name", "center", "--align", "position"]
+    return command(*words, *[word for name in tables(20) for word in ("--member", name)], cwd=root)
+
+
+def test_a_folder_that_was_made_anew_is_filled_again_and_the_study_ends(created, tmp_path):
+    created.join(**ANYTHING).sign()
+    before = snapshot(tmp_path / "shared")
+    shutil.rmtree(tmp_path / "shared")
+    with pytest.raises(InputError, match="there is no such folder"):
+        created.run("airline")
+    (tmp_path / "shared").mkdir()
+    for name in (*created.names, "center"):
+        with pytest.raises(WaitingError):
+            created.run(name)
+    after = snapshot(tmp_path / "shared")
+    assert after == after | before
+    created.finish()
+
+
+def test_a_lost_plan_is_written_again_by_the_center_and_not_created_again(created, tmp_path):
+    """Before, `status` advised `create`, which left the center with two studies, and the folder without a plan."""
+    plan = tmp_path / "shared/center/plan-1.toml"
+    raw = plan.read_bytes()
+    plan.unlink()
+    before = snapshot(tmp_path)
+    answer = create(tmp_path)
+    assert answer.code == 1
+    assert "plan-1.toml is missing, which this member wrote; write it again with 'dkpca study run'" in answer.err
+    assert snapshot(tmp_path) == before
+    status = command("study", "status", "shared", cwd=tmp_path)
+    assert "Waiting for the center to write the plan ('dkpca study create'; 'dkpca study run' if it was" in status.out
+    with pytest.raises(InputError, match="center has not signed"):
+        created.run("center")
+    assert plan.read_bytes() == raw
+
+
+def test_files_that_others_put_there_stay_and_are_named(created, tmp_path):
+    created.join(**ANYTHING)
+    (tmp_path / "shared/airline/member.toml").write_bytes(b"another")
+    with pytest.raises(ProtectionError, match="is not the file that this member wrote"):
+        created.at("airline", study.review)
+    assert (tmp_path / "shared/airline/member.toml").read_bytes() == b"another"
+
+
+@pytest.mark.parametrize("why", ["its member file is another's", "the folder cannot be written"])
+def test_a_create_that_fails_leaves_no_study(why, tmp_path, monkeypatch):
+    (tmp_path / "shared/center").mkdir(parents=True)
+    if why.startswith("its"):
+        (tmp_path / "shared/center/member.toml").write_text("of an earlier study")
+    else:
+        monkeypatch.setattr(Folder, "write", lambda *_: (_ for _ in ()).throw(StorageError("no space")))
+    assert create(tmp_path).code == 1
+    assert not [*tmp_path.glob("center/studies/*")]
+    monkeypatch.undo()
+    (tmp_path / "shared/center/member.toml").unlink(missing_ok=True)
+    assert create(tmp_path).code == 0
