@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dkpca import wire
 from dkpca.errors import InputError
 from dkpca.exchange import founding, in_process, own_table, protocols, replay, study
 from dkpca.exchange import review as reviews
@@ -422,13 +423,36 @@ def test_too_few_common_samples_end_the_study_for_all(tmp_path):
     ],
 )
 def test_a_party_refuses_what_is_beyond_its_limits_when_the_samples_are_known(lowered, reason, tmp_path):
-    consortium = Consortium(tmp_path, tables(shared=False), MODES["open"], samples=10).join(**ANYTHING).sign()
+    fit = MODES["open"] | {"rank": 20}
+    consortium = Consortium(tmp_path, tables(shared=False), fit, samples=10).join(**ANYTHING).sign()
     (tmp_path / "airline/limits.toml").write_text(Limits(**ANYTHING | lowered).to_toml())
     with pytest.raises(RefusedError, match=f"airline refused at step {reason}"):
         consortium.finish()
 
 
-def test_common_samples_that_need_a_higher_rank_than_all_samples_are_not_answered(tmp_path):
+def sent_by(name, root):
+    """The summary of a party, as the center opened it."""
+    (path,) = root.glob(f"center/studies/*/opened/{name}.summary.center")
+    return wire.decode(path.read_bytes())
+
+
+def test_auto_stops_at_the_rank_limit_and_review_shows_the_rank_that_is_sent(tmp_path):
+    consortium = Consortium(tmp_path, tables(), MODES["open"], samples=10).join(**ANYTHING | {"rank": 10})
+    found = consortium.at("airline", study.review)
+    assert "green rank: 10 (limits.toml: 10)" in found.words()
+    assert any("summary of rank 10, with" in line for line in found.words())
+    consortium.sign().finish()
+    assert sent_by("airline", tmp_path).rank == 10
+
+
+def test_a_review_shows_the_highest_rank_of_the_widths_that_the_plan_allows(tmp_path):
+    consortium = Consortium(tmp_path, tables(), MODES["open, gamma from statistics"], samples=10).join(**ANYTHING)
+    found = consortium.at("airline", study.review)
+    (rank,) = [finding.asked for finding in found.findings if finding.limit == "rank"]
+    assert any(f"summary of rank up to {rank}, with" in each.what for each in found.leaving)
+
+
+def test_common_samples_that_need_a_higher_rank_than_all_samples_get_the_highest_allowed(tmp_path):
     """The review sees three large directions, which most samples have; those that all parties have are of others."""
     random, ids = np.random.default_rng(0), [f"s{row}" for row in range(100)]
     few = {name: (ids[:40], random.normal(size=(40, 4))) for name in ("registry", "weather")}
@@ -437,9 +461,8 @@ def test_common_samples_that_need_a_higher_rank_than_all_samples_are_not_answere
     fit = {"kernel": "linear", "law": "sum", "n_components": 2}
     consortium = Consortium(tmp_path, {"airline": (ids, X), **few}, fit, samples=10).join(**ANYTHING | {"rank": 10})
     assert consortium.at("airline", study.review).green
-    with pytest.raises(RefusedError, match=r"airline refused at step 'summary': .* \(rank 20, where limits.toml"):
-        consortium.sign().finish()
-    assert not (tmp_path / "shared/airline/summary").exists()
+    consortium.sign().finish()
+    assert sent_by("airline", tmp_path).rank == 10
 
 
 @pytest.mark.longer

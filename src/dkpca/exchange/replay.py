@@ -188,6 +188,7 @@ class PartySide:
             ids=self.table.keys,
             normalization=",".join(self.table.preparation.reading.id_normalize),
             covariates=self._covariates if self.table.covariates else None,
+            limits=self.case.summarizes_within,
         )
 
     def run(self, folder: Path, new: Path) -> Path | None:

@@ -33,12 +33,12 @@ from dkpca.linalg.rows import column_scales, standardized
 from dkpca.messages import Go, Reveal, Seed, Shape, Statistics, Summary
 from dkpca.party import recovery
 from dkpca.party.answers import Party
-from dkpca.party.limits import PRECISIONS, Limits
+from dkpca.party.limits import ANYTHING, PRECISIONS, Limits
 from dkpca.party.questions import BoundsWanted, Derived, SummaryWanted, SumsWanted
 from dkpca.party.recovery import Matrix, Seen
 from dkpca.protection import quantities
 from dkpca.protection.masks import POWERS
-from dkpca.rank import Recovery
+from dkpca.rank import Recovery, stated
 from dkpca.settings import Compute, Fit
 from dkpca.wording import counted, in_bytes, in_percent, visible
 
@@ -77,6 +77,11 @@ class Leaving:
     rank: int = 0
     share: float = 1.0  # of the variance of the party's own kernel matrix, about
     beside: Seen | None = None  # seen in it beside another study of these samples, which may undo a rotation
+
+    def up_to(self, rank: int) -> "Leaving":
+        """Return it with the largest rank that it has under any width of the plan."""
+        higher = f"rank up to {rank}," if rank > self.rank else f"rank {rank},"
+        return replace(self, rank=rank, what=self.what.replace(f"rank {self.rank},", higher))
 
 
 @dataclass(frozen=True)
@@ -271,6 +276,12 @@ class Case:
         return found
 
     @property
+    def summarizes_within(self) -> Limits:
+        """Limits under which a summary is made: a rule stops at the largest rank; a number beyond it is refused."""
+        stops = self.fit.protect == "none" and (stated(self.fit.rank_rule) or 0) <= self.limits.rank
+        return replace(ANYTHING, rank=self.limits.rank) if stops else ANYTHING
+
+    @property
     def in_the_clear(self) -> list[str]:
         """Covariates that the center reads, or may come to read, sample by sample; as the table names them."""
         # The rotation hides them; but a made-up result has a blind center's choice of slopes for new samples.
@@ -367,7 +378,7 @@ def _worst(case: Case, *others: str) -> tuple[dict[str, float], tuple[Leaving, .
         if not leaving or max(here.values()) > max(found.values()):
             leaving = now
         found = {column: max(value, found.get(column, 0.0)) for column, value in here.items()}
-    return found, tuple(replace(each, rank=most_pairs) if each.rank else each for each in leaving)
+    return found, tuple(each.up_to(most_pairs) if each.rank else each for each in leaving)
 
 
 def at_go(case: Case, derived: Derived, rows: Sequence[int]) -> list[Finding]:
@@ -480,10 +491,11 @@ def _summary(case: Case, summary: Summary, asked: SummaryWanted, *, is_known: bo
     """What a party sends in the open or to a blind center; its summary is given as the rehearsal made it."""
     table, rows, T = case.table, case.rows, len(case.table.X)
     blind, undone_by = case.plan.protect == "blind", case.undone_by
-    alone = Party(case.name, lambda _: table.X, (case.name,), "review", b"")
+    within = case.summarizes_within
+    alone = Party(case.name, lambda _: table.X, (case.name,), "review", b"", limits=within)
 
     def message(asked: SummaryWanted) -> Summary:
-        about = (asked, T, *table.columns)
+        about = (asked, T, within.rank, *table.columns)
         if about not in case.made:
             case.made[about] = alone.answer(asked)
         return case.made[about]
@@ -584,7 +596,9 @@ def _rehearsed(case: Case) -> tuple[Heard, FusedModel, Any, dict[str, Matrix]]:
             Z = _independent(kernel, Z, X)
         opened: Any = lambda *_, Z=Z[:n_rows]: Z  # noqa: E731
         again: Any = opened if case.fit.protect == "sums" else lambda *_, Z=Z: Z
-        parties[each] = Party(each, opened, plan.parties, "review", each.encode(), each.encode(), open_new=again)
+        within = case.summarizes_within if each == name else ANYTHING
+        about = (each, opened, plan.parties, "review", each.encode(), each.encode())
+        parties[each] = Party(*about, open_new=again, limits=within)
         tables[each] = Z
     heard: Heard = {}
     drive = partial(in_process.drive, parties=parties, compute=Compute(n_jobs=1), heard=heard)
