@@ -178,9 +178,23 @@ def test_ids_that_cannot_be_used_are_listed_and_the_exit_code_says_so(tmp_path):
     answer = Office(tmp_path).run("check", "t.csv")
     assert answer.code == 1
     assert "NOT ok: t.csv: no id in column 'id', row 3; give every sample an id" in answer.out
-    (tmp_path / "t.csv").write_text("id,x\n1,2.5\n1,3.5\n2,1.5\n")
+    assert "NOT ok: t.csv: ids in column 'id' occur more than once: '1' (rows 1, 2); ids must be" in answer.out
+
+
+def test_all_ids_that_occur_more_than_once_are_listed(tmp_path):
+    ids = [*range(12), *range(6), 3, "", " "]
+    (tmp_path / "t.csv").write_text("id,x\n" + "".join(f"{each},{row}.5\n" for row, each in enumerate(ids)))
     answer = Office(tmp_path).run("check", "t.csv")
-    assert "NOT ok: t.csv: ids ['1'] in column 'id', rows [1, 2], are one id; ids must be unique" in answer.out
+    twice = "'0' (rows 1, 13), '1' (rows 2, 14), '2' (rows 3, 15), '3' (rows 4, 16, 19) and 2 more; ids"
+    assert f"ids in column 'id' occur more than once: {twice}" in answer.out
+    assert "no id in column 'id', rows 20, 21; give every sample an id" in answer.out
+
+
+def test_check_shows_how_ids_are_written_as_join_does(tmp_path):
+    ids = [f"P{i:03d}" for i in range(20)] + ["p7", "12"]
+    (tmp_path / "t.csv").write_text("id,x\n" + "".join(f"{each},{row}.5\n" for row, each in enumerate(ids)))
+    said = "note: sample ids: column 'id', matched as 'A999' (20), 'a9' (1), '99' (1); compare with the other parties"
+    assert said in Office(tmp_path).ok("check", "t.csv").out
 
 
 def test_a_table_of_which_nothing_can_be_used_says_so(tmp_path):

@@ -9,7 +9,7 @@ import polars as pl
 from dkpca.errors import InputError
 from dkpca.tables import inputs, numerals
 from dkpca.tables import reading as readings
-from dkpca.tables.ids import found_in
+from dkpca.tables.ids import in_words, looked_through, matching_keys
 from dkpca.tables.preparation import prepare, share_missing
 from dkpca.tables.reading import TEXT, Reading, Table, opened, typed
 from dkpca.tables.text_files import Opened
@@ -70,10 +70,8 @@ def examine(path: Path, reading: Reading) -> Findings:
         likely = [column.name for column in columns if IDENTIFIER in column.remarks]
         notes += [f"No id column found; if {inputs.some(likely)} holds the ids, name it with --id"] if likely else []
     else:
-        try:
-            found_in(frame[how.id_column], how.id_normalize, str(path))
-        except InputError as error:
-            problems = [str(error)]
+        ids, problems = looked_through(frame[how.id_column], how.id_normalize, str(path))
+        notes += [] if problems else [in_words(how.id_column, matching_keys(ids, how.id_normalize))]
         notes += [f"using {how.id_column!r} as the id column; choose another with --id"] if how is not reading else []
     return Findings(
         source=str(path),

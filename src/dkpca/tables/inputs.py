@@ -10,7 +10,7 @@ import hashlib
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from itertools import chain
@@ -92,10 +92,10 @@ def columns_of(table: Any) -> list[tuple[Any, Any]]:
     return [(name, array[:, j]) for j, name in enumerate(names)] if array.ndim == 2 else []
 
 
-def some(names: Iterable[Any]) -> str:
+def some(names: Iterable[Any], most: int = 8, written: Callable[[Any], str] = repr) -> str:
     """Names for a sentence, not more than a reader wants."""
-    named = [repr(name) for name in names]
-    return ", ".join(named[:8]) + (f" and {len(named) - 8} more" if len(named) > 8 else "")
+    named = [written(name) for name in names]
+    return ", ".join(named[:most]) + (f" and {len(named) - most} more" if len(named) > most else "")
 
 
 def _check_quantities(table: Any) -> None:
