@@ -1,6 +1,9 @@
 """`check` says everything about a table at once, and what it writes `summarize` reads."""
 
+import shlex
+
 import numpy as np
+import openpyxl
 import polars as pl
 import pytest
 
@@ -42,7 +45,7 @@ def test_everything_about_a_table_is_said_at_once(clinic):
     assert "perhaps an identifier" in remarks["Freitext"]
     assert "the same value in every row" in remarks["Konstant"]
     assert "no value at all" in remarks["Leer"]
-    assert "-999 occurs 4 times: missing? (--null-values)" in remarks["CRP"]
+    assert "-999 occurs 4 times: missing?" in remarks["CRP"]
     assert {name for name, column in columns.items() if column["use"] == "leave out"} == {
         "Aufnahme", "Fall", "Konstant", "Leer", "Freitext",
     }  # fmt: skip
@@ -179,6 +182,28 @@ def test_ids_that_cannot_be_used_are_listed_and_the_exit_code_says_so(tmp_path):
     assert answer.code == 1
     assert "NOT ok: t.csv: no id in column 'id', row 3; give every sample an id" in answer.out
     assert "NOT ok: t.csv: ids in column 'id' occur more than once: '1' (rows 1, 2); ids must be" in answer.out
+
+
+@pytest.mark.parametrize("suffix", ["csv", "xlsx"])
+def test_a_number_that_may_mean_missing_comes_with_an_option_that_keeps_the_usual_words(suffix, tmp_path):
+    office, book, lines = Office(tmp_path), openpyxl.Workbook(), ["id,crp,age", "p,NA,40"]
+    book.active.append(["id", "crp", "age"])
+    book.active.append(["p", None, 40])
+    for i in range(29):
+        value = -9 if i % 7 == 0 else 1.5 * i
+        lines.append(f"p{i},{value},{i * i}")
+        book.active.append([f"p{i}", value, i * i])
+    book.save(tmp_path / "t.xlsx")
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    found = office.ok("check", f"t.{suffix}", "--json").json
+    assert "-9 occurs 5 times: missing?" in found["columns"][0]["remarks"]
+    (note,) = [note for note in found["notes"] if note.startswith("to count -9 as missing: ")]
+    option = shlex.split(note.partition(": ")[2])
+    assert option[1].startswith("-9,NA,N/A,")
+    assert option[1].endswith("#BEZUG!")
+    again = office.ok("check", f"t.{suffix}", *option, "--max-missing", 0.3, "--json").json
+    assert again["columns"][0]["n_missing"] == 6
+    assert again["columns"][0]["low"] == 1.5
 
 
 def test_all_ids_that_occur_more_than_once_are_listed(tmp_path):

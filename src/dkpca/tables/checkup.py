@@ -11,12 +11,13 @@ from dkpca.tables import inputs, numerals
 from dkpca.tables import reading as readings
 from dkpca.tables.ids import in_words, looked_through, matching_keys
 from dkpca.tables.preparation import prepare, share_missing
-from dkpca.tables.reading import TEXT, Reading, Table, opened, typed
+from dkpca.tables.reading import TEXT, Reading, Table, null_values, opened, typed
 from dkpca.tables.text_files import Opened
 
 AS_IT_IS, AS_DAYS, LEAVE_OUT, DECIDE = "as is", "as days", "leave out", "decide"
 ONE_HOT, EXCLUDED = "one-hot", "in exclude"
 IDENTIFIER = "different in every row: perhaps an identifier"
+STANDS_IN = "missing?"
 STAND_INS = (-9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0, 99999.0)  # numbers that often mean there is none
 
 
@@ -66,6 +67,9 @@ def examine(path: Path, reading: Reading) -> Findings:
     handled = {name: how.text_handling(name) for name in texts if name not in out and name not in doubts}
     nothing = [f"{path}: no column is left to use"] * all(column.use == LEAVE_OUT for column in columns)
     notes, problems = found.notes, list[str]()
+    marks = sorted({said.split()[0] for each in columns for said in each.remarks if said.endswith(STANDS_IN)})
+    if marks and found.dialect:
+        notes += [f"to count {inputs.some(marks, written=str)} as missing: {null_values(marks, found.dialect)}"]
     if how.id_column is None:
         likely = [column.name for column in columns if IDENTIFIER in column.remarks]
         notes += [f"No id column found; if {inputs.some(likely)} holds the ids, name it with --id"] if likely else []
@@ -124,7 +128,7 @@ def _column(values: pl.Series, how: Reading, *, decide: bool) -> ColumnFinding:
     for value in {low, high} & set(STAND_INS) if n_different > 2 else ():
         count = int((values == value).sum())
         if count > 1:
-            remarks.append(f"{value:g} occurs {count:,} times: missing? (--null-values)")
+            remarks.append(f"{value:g} occurs {count:,} times: {STANDS_IN}")
     if not decide and n_different == len(values) >= 20 and _is_identifier(values, kind):
         use, remarks = LEAVE_OUT, [*remarks, IDENTIFIER]
     use = DECIDE if decide else use

@@ -4,8 +4,12 @@ Columns of text become numbers where all of the column is numbers: the whole col
 """
 
 import contextlib
+import csv
+import io
+import re
+import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +36,7 @@ OURS = Dialect(separator=",", decimal=".", thousands="", missing=())  # how we w
 EMPTY, LAST = "\0empty", "\0last"  # flags of rows, beside their columns
 PLAIN_MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")  # nobody takes these for a value
 
+SHOWN = 8  # words among numbers
 WAYS_LISTED = ", ".join(WAYS)
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 
@@ -243,6 +248,10 @@ def typed(opened: Opened, wanted: Sequence[str], ids: Sequence[str] = ()) -> Ope
         gone = text.is_in(["", *missing])
         marks.update(dict(text.filter(gone).value_counts().iter_rows()) if gone.any() else {})
         columns[place] = text.set(gone, None) if gone.any() else text
+    numbers = [float(mark) for mark in missing if re.search(numerals.PLAIN["."], mark)]
+    for place, own in enumerate(columns):  # of a workbook, whose cells are numbers already
+        if numbers and own.name not in ids and own.dtype.is_numeric():
+            columns[place] = own.set(own.cast(pl.Float64).is_in(numbers), None)
     # The whole columns decide about the marks in numbers, and a column is numbers if all its values are.
     thousands = opened.dialect.thousands or ""
     decimal = opened.dialect.decimal or numerals.OTHER.get(thousands)
@@ -277,13 +286,20 @@ def text_among_numbers(values: pl.Series, dialect: Dialect | None) -> str | None
             return None
         what = f"column {values.name!r} holds numbers with thousands marks such as {marked[0]!r}"
         return f"{what}; say which (--thousands), or leave it out (--exclude {values.name!r})"
-    rows = odd.arg_true() + 1
+    rows, words = odd.arg_true() + 1, text.filter(odd).unique(maintain_order=True)[:SHOWN]
     where = f"data row {rows[0]}" if len(rows) == 1 else f"{len(rows):,} rows, first in data row {rows[0]}"
     return (
-        f"column {values.name!r} holds numbers, but for {text[rows[0] - 1]!r} in {where}; correct it, say what means "
-        "missing (--null-values) or how numbers are written (--thousands, --decimal), or leave the column out "
-        f"(--exclude {values.name!r})"
+        f"column {values.name!r} holds numbers, but for {text[rows[0] - 1]!r} in {where}; correct it, say that it "
+        f"means missing ({null_values(words, how)}) or how numbers are written (--thousands, --decimal), or leave "
+        f"the column out (--exclude {values.name!r})"
     )
+
+
+def null_values(more: Iterable[str], dialect: Dialect) -> str:
+    """Option that counts more values as missing: the whole of it, since it replaces the usual ones."""
+    line, known = io.StringIO(), numerals.USUAL_MISSING if dialect.missing is None else dialect.missing
+    csv.writer(line, lineterminator="").writerow([*more, *known])
+    return f"--null-values {shlex.quote(line.getvalue())}"
 
 
 def _without_ignored(found: Opened, reading: Reading) -> tuple[list[str], list[str]]:
