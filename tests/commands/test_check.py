@@ -121,6 +121,21 @@ def test_rows_that_would_match_by_position_are_not_plainly_usable(tmp_path):
     assert "only if" not in office.ok("check", "t.csv", "--id", "case").out
 
 
+@pytest.mark.parametrize(
+    ("written", "use"),
+    [("P{:03d}", "leave out"), ("{}", "as is"), ("{}00017", "as is")],
+    ids=["text", "count", "long"],
+)
+def test_a_column_of_nearly_as_many_values_as_rows_may_hold_the_ids(written, use, tmp_path):
+    cases = [written.format(1 + i) for i in range(39)]
+    rows = [f"{case},{i % 7}.5\n" for i, case in enumerate([*cases, cases[3]])]
+    (tmp_path / "t.csv").write_text("".join(["case,x\n", *rows]))
+    found = Office(tmp_path).ok("check", "t.csv", "--json").json
+    assert found["columns"][0]["remarks"][-1] == "different in nearly every row: perhaps an identifier"
+    assert found["columns"][0]["use"] == use
+    assert "No id column found; if 'case' holds the ids, name it with --id" in found["notes"]
+
+
 def test_a_date_is_explained(tmp_path):
     rows = [f"p{i};{50 + i};0{1 + i % 9}.03.2024" for i in range(12)]
     (tmp_path / "ward.csv").write_text("\n".join(["Patient ID;Alter;Aufnahme", *rows]) + "\n")

@@ -16,7 +16,8 @@ from dkpca.tables.text_files import Opened
 
 AS_IT_IS, AS_DAYS, LEAVE_OUT, DECIDE = "as is", "as days", "leave out", "decide"
 ONE_HOT, EXCLUDED = "one-hot", "in exclude"
-IDENTIFIER = "different in every row: perhaps an identifier"
+IDENTIFIER, NO_IDS = "perhaps an identifier", "No id column found"
+NEARLY = 0.95  # of the rows that differ: an identifier with repeats
 STANDS_IN = "missing?"
 STAND_INS = (-9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0, 99999.0)  # numbers that often mean there is none
 
@@ -71,8 +72,8 @@ def examine(path: Path, reading: Reading) -> Findings:
     if marks and found.dialect:
         notes += [f"to count {inputs.some(marks, written=str)} as missing: {null_values(marks, found.dialect)}"]
     if how.id_column is None:
-        likely = [column.name for column in columns if IDENTIFIER in column.remarks]
-        notes += [f"No id column found; if {inputs.some(likely)} holds the ids, name it with --id"] if likely else []
+        likely = [column.name for column in columns if any(IDENTIFIER in said for said in column.remarks)]
+        notes += [f"{NO_IDS}; if {inputs.some(likely)} holds the ids, name it with --id"] if likely else []
     else:
         ids, problems = looked_through(frame[how.id_column], how.id_normalize, str(path))
         notes += [] if problems else [in_words(how.id_column, matching_keys(ids, how.id_normalize))]
@@ -129,8 +130,10 @@ def _column(values: pl.Series, how: Reading, *, decide: bool) -> ColumnFinding:
         count = int((values == value).sum())
         if count > 1:
             remarks.append(f"{value:g} occurs {count:,} times: {STANDS_IN}")
-    if not decide and n_different == len(values) >= 20 and _is_identifier(values, kind):
-        use, remarks = LEAVE_OUT, [*remarks, IDENTIFIER]
+    if not decide and n_different >= NEARLY * len(values) >= NEARLY * 20 and _is_identifier(values, kind):
+        every = n_different == len(values)
+        remarks = [*remarks, f"different in {'every' if every else 'nearly every'} row: {IDENTIFIER}"]
+        use = LEAVE_OUT if every or kind == "text" else use
     use = DECIDE if decide else use
     return ColumnFinding(values.name, kind, values.null_count(), n_different, low, high, tuple(remarks), use)
 
@@ -146,7 +149,7 @@ def _kind(values: pl.Series) -> str:
 
 
 def _is_identifier(values: pl.Series, kind: str) -> bool:
-    """Texts, or whole numbers that count the rows or have six digits."""
-    numbers = numerals.as_floats(values) if kind == "number" else np.array([0.5])
+    """Texts, or whole numbers that count the rows, nearly, or have six digits."""
+    numbers = numerals.as_floats(values.drop_nulls()) if kind == "number" else np.array([0.5])
     whole = bool((numbers == np.round(numbers)).all())
-    return kind == "text" or (whole and bool(np.ptp(numbers) == len(numbers) - 1 or numbers.min() >= 1e5))
+    return kind == "text" or (whole and bool(np.ptp(numbers) * NEARLY < len(numbers) or numbers.min() >= 1e5))
