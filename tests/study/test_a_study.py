@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 import json
+import os
 import re
 import shutil
 from dataclasses import replace
@@ -452,6 +453,20 @@ def test_a_party_refuses_what_is_beyond_its_limits_when_the_samples_are_known(lo
     (tmp_path / "airline/limits.toml").write_text(Limits(**ANYTHING | lowered).to_toml())
     with pytest.raises(RefusedError, match=f"airline refused at step {reason}"):
         consortium.finish()
+
+
+def test_a_run_says_that_the_table_was_written_after_it_was_signed(tmp_path):
+    consortium = Consortium(tmp_path, tables(), MODES["open"], samples=10).join(**ANYTHING).sign()
+    for written in (False, True):
+        if written:
+            later = (tmp_path / "airline.csv").stat().st_mtime + 3600.0
+            os.utime(tmp_path / "airline.csv", (later, later))
+        with pytest.raises(WaitingError) as waiting:
+            consortium.run("airline")
+        said = f"{tmp_path / 'airline.csv'} changed since you signed; the study uses the table that you signed"
+        assert (said in getattr(waiting.value, "__notes__", [])) == written
+    (tmp_path / "airline.csv").unlink()
+    consortium.finish()
 
 
 def sent_by(name, root):

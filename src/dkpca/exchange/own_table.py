@@ -4,13 +4,14 @@ import hashlib
 import io
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dkpca.errors import InputError, StorageError
+from dkpca.errors import DKPCAError, InputError, StorageError
 from dkpca.exchange.identity import sha256
 from dkpca.exchange.memory import StudyMemory, write
 from dkpca.store import party_file
@@ -148,6 +149,15 @@ def frozen(memory: StudyMemory) -> OwnTable:
     X = np.load(io.BytesIO(memory.kept("table/numbers.npy") or b""), allow_pickle=False)
     preparation = codec.decode(Preparation, about["preparation"], what="the signed table")
     return OwnTable(X, about["ids"], about["keys"], preparation).without(about["covariates"])
+
+
+def changed_since(folder: Path, memory: StudyMemory) -> list[str]:
+    """Say that the table was written after it was signed: the study goes on with what was signed."""
+    with suppress(DKPCAError, OSError):
+        table = party_file.read(folder / PARTY_FILE).table
+        if table.stat().st_mtime_ns > (memory.path / "table/about.json").stat().st_mtime_ns:
+            return [f"{table} changed since you signed; the study uses the table that you signed"]
+    return []
 
 
 def write_result(folder: Path, samples: Sequence[str] | None, scores: Any, certificate: Mapping[str, Any]) -> None:
