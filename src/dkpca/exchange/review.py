@@ -78,11 +78,6 @@ class Leaving:
     share: float = 1.0  # of the variance of the party's own kernel matrix, about
     beside: Seen | None = None  # seen in it beside another study of these samples, which may undo a rotation
 
-    def up_to(self, rank: int) -> "Leaving":
-        """Return it with the largest rank that it has under any width of the plan."""
-        higher = f"rank up to {rank}," if rank > self.rank else f"rank {rank},"
-        return replace(self, rank=rank, what=self.what.replace(f"rank {self.rank},", higher))
-
 
 @dataclass(frozen=True)
 class Finding:
@@ -322,12 +317,11 @@ def _dominant(case: Case) -> str:
     shares = np.var(X / (np.max(np.abs(X), initial=0.0) or 1.0), axis=0)
     shares /= np.sum(shares) or 1.0
     order = np.argsort(-shares, kind="stable")
-    for count in (1, 2):
-        held = float(np.sum(shares[order[:count]]))
-        if held > DOMINANT and 2 * count < len(order):
-            names = " and ".join(repr(case.table.columns[column]) for column in order[:count])
-            return f"{names} hold{'s' * (count == 1)} {in_percent(held)} of the variance of your columns"
-    return ""
+    held = np.cumsum(shares[order])
+    count = next((n for n in (1, 2) if 2 * n < len(held) and held[n - 1] > DOMINANT), 0)
+    names = " and ".join(repr(case.table.columns[column]) for column in order[:count])
+    said = f"{names} hold{'s' * (count == 1)} {in_percent(held[count - 1])} of the variance of your columns"
+    return said if count else ""
 
 
 def keep(memory: StudyMemory, found: Review, case: Case) -> None:
@@ -399,7 +393,13 @@ def _worst(case: Case, *others: str) -> tuple[dict[str, float], tuple[Leaving, .
         if not leaving or max(here.values()) > max(found.values()):
             leaving = now
         found = {column: max(value, found.get(column, 0.0)) for column, value in here.items()}
-    return found, tuple(each.up_to(most_pairs) if each.rank else each for each in leaving)
+    higher = f"rank up to {most_pairs},"  # under another width than the one that is shown
+    return found, tuple(
+        replace(each, rank=most_pairs, what=each.what.replace(f"rank {each.rank},", higher))
+        if 0 < each.rank < most_pairs
+        else each
+        for each in leaving
+    )
 
 
 def at_go(case: Case, derived: Derived, rows: Sequence[int]) -> list[Finding]:
@@ -617,9 +617,8 @@ def _rehearsed(case: Case) -> tuple[Heard, FusedModel, Any, dict[str, Matrix]]:
             Z = _independent(kernel, Z, X)
         opened: Any = lambda *_, Z=Z[:n_rows]: Z  # noqa: E731
         again: Any = opened if case.fit.protect == "sums" else lambda *_, Z=Z: Z
-        within = case.summarizes_within if each == name else ANYTHING
         about = (each, opened, plan.parties, "review", each.encode(), each.encode())
-        parties[each] = Party(*about, open_new=again, limits=within)
+        parties[each] = Party(*about, again, limits=case.summarizes_within if each == name else ANYTHING)
         tables[each] = Z
     heard: Heard = {}
     drive = partial(in_process.drive, parties=parties, compute=Compute(n_jobs=1), heard=heard)

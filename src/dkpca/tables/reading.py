@@ -4,8 +4,6 @@ Columns of text become numbers where all of the column is numbers: the whole col
 """
 
 import contextlib
-import csv
-import io
 import re
 import shlex
 from collections import Counter
@@ -297,9 +295,9 @@ def text_among_numbers(values: pl.Series, dialect: Dialect | None) -> str | None
 
 def null_values(more: Iterable[str], dialect: Dialect) -> str:
     """Option that counts more values as missing: the whole of it, since it replaces the usual ones."""
-    line, known = io.StringIO(), numerals.USUAL_MISSING if dialect.missing is None else dialect.missing
-    csv.writer(line, lineterminator="").writerow([*more, *known])
-    return f"--null-values {shlex.quote(line.getvalue())}"
+    known = numerals.USUAL_MISSING if dialect.missing is None else dialect.missing
+    words = (f'"{word}"' if "," in word else word for word in (*more, *known))
+    return f"--null-values {shlex.quote(','.join(words))}"
 
 
 def _without_ignored(found: Opened, reading: Reading) -> tuple[list[str], list[str]]:

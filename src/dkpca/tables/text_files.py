@@ -153,10 +153,10 @@ def _rows(path: Path, encoding: str, separator: str, most: int) -> list[list[str
 
 def _separator(path: Path, encoding: str, first: str) -> str:
     """The one mark that cuts the header; of several, the one that cuts all rows into as many cells."""
-    marks = [mark for mark in SEPARATORS if mark in first and len(_rows(path, encoding, mark, 1)[0]) > 1]
+    rows = {mark: _rows(path, encoding, mark, ROWS) for mark in SEPARATORS if mark in first}
+    marks = [mark for mark, cut in rows.items() if len(cut[0]) > 1]
     if len(marks) > 1:
-        widths = {mark: {len(row) for row in _rows(path, encoding, mark, ROWS) if row} for mark in marks}
-        marks = [mark for mark in marks if len(widths[mark]) == 1] or marks
+        marks = [mark for mark in marks if len({len(row) for row in rows[mark] if row}) == 1] or marks
     if len(marks) > 1:
         candidates = " or ".join(SEPARATORS[mark] for mark in marks)
         raise InputError(f"{path}: its columns may be separated by {candidates}; choose one with --separator")
