@@ -123,7 +123,7 @@ def test_rows_that_would_match_by_position_are_not_plainly_usable(tmp_path):
 
 @pytest.mark.parametrize(
     ("written", "use"),
-    [("P{:03d}", "leave out"), ("{}", "as is"), ("{}00017", "as is")],
+    [("P{:03d}", "leave out"), ("{}", "as is"), ("{}0000017", "as is")],
     ids=["text", "count", "long"],
 )
 def test_a_column_of_nearly_as_many_values_as_rows_may_hold_the_ids(written, use, tmp_path):
@@ -134,6 +134,12 @@ def test_a_column_of_nearly_as_many_values_as_rows_may_hold_the_ids(written, use
     assert found["columns"][0]["remarks"][-1] == "different in nearly every row: perhaps an identifier"
     assert found["columns"][0]["use"] == use
     assert "No id column found; if 'case' holds the ids, name it with --id" in found["notes"]
+
+
+def test_six_digits_that_repeat_are_a_quantity(tmp_path):
+    rows = [f"p{i},{150_000 + 2_311 * (i % 39)}\n" for i in range(40)]
+    (tmp_path / "t.csv").write_text("".join(["id,platelets\n", *rows]))
+    assert Office(tmp_path).ok("check", "t.csv", "--json").json["columns"][0]["remarks"] == []
 
 
 def test_a_date_is_explained(tmp_path):

@@ -130,10 +130,10 @@ def _column(values: pl.Series, how: Reading, *, decide: bool) -> ColumnFinding:
         count = int((values == value).sum())
         if count > 1:
             remarks.append(f"{value:g} occurs {count:,} times: {STANDS_IN}")
-    if not decide and n_different >= NEARLY * len(values) >= NEARLY * 20 and _is_identifier(values, kind):
-        every = n_different == len(values)
-        remarks = [*remarks, f"different in {'every' if every else 'nearly every'} row: {IDENTIFIER}"]
-        use = LEAVE_OUT if every or kind == "text" else use
+    every = n_different == len(values)
+    if not decide and n_different >= NEARLY * len(values) >= NEARLY * 20 and _identifies(values, kind, every=every):
+        said = f"different in {'every' if every else 'nearly every'} row: {IDENTIFIER}"
+        use, remarks = LEAVE_OUT if every or kind == "text" else use, [*remarks * (kind != "text"), said]
     use = DECIDE if decide else use
     return ColumnFinding(values.name, kind, values.null_count(), n_different, low, high, tuple(remarks), use)
 
@@ -148,8 +148,8 @@ def _kind(values: pl.Series) -> str:
     return "true/false" if values.dtype == pl.Boolean else "number" if values.dtype.is_numeric() else "other"
 
 
-def _is_identifier(values: pl.Series, kind: str) -> bool:
-    """Texts, or whole numbers that count the rows, nearly, or have six digits."""
+def _identifies(values: pl.Series, kind: str, *, every: bool) -> bool:
+    """Texts, or whole numbers that nearly count the rows, or have six digits; eight if a few are alike."""
     numbers = numerals.as_floats(values.drop_nulls()) if kind == "number" else np.array([0.5])
-    whole = bool((numbers == np.round(numbers)).all())
-    return kind == "text" or (whole and bool(np.ptp(numbers) * NEARLY < len(numbers) or numbers.min() >= 1e5))
+    whole, least = bool((numbers == np.round(numbers)).all()), 1e5 if every else 1e7
+    return kind == "text" or (whole and bool(np.ptp(numbers) * NEARLY < len(numbers) or numbers.min() >= least))
