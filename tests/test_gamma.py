@@ -45,6 +45,13 @@ def test_a_blind_center_gets_kernels_of_that_width():
     assert model.gamma_ == pytest.approx(EXPECTED["rbf"], rel=1e-9)
 
 
+@pytest.mark.parametrize("how", [{}, {"protect": "sums"}, {"protect": "blind", "law": "sum"}])
+def test_standardized_it_follows_from_the_number_of_columns_and_constant_ones_count(how):
+    tables = {name: np.hstack([X, np.ones((60, 2))]) for name, X in TABLES.items()}
+    model = DKPCA(3, standardize=True, **how).fit(tables)
+    assert model.gamma_ == pytest.approx(59 / (2 * 60 * (7 + 4)))  # a column of deviation 1: 2 T / (T - 1)
+
+
 def test_parties_with_different_kernels_have_the_width_of_their_own():
     model = DKPCA(3, kernel={"left": "rbf", "right": "overlap"}, law="product").fit(TABLES)
     left, right = TABLES.values()

@@ -5,7 +5,7 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 DEEPEST = 16  # tables inside tables of a TOML file
@@ -54,6 +54,12 @@ def visible(text: str) -> str:
     """A line as it is, with '?' for every letter that cannot be printed; a very long one without its middle."""
     text = text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
     return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def some(names: Iterable[Any], most: int = 8, written: Callable[[Any], str] = repr) -> str:
+    """Names for a sentence, not more than a reader wants."""
+    named = [written(name) for name in names]
+    return ", ".join(named[:most]) + (f" and {len(named) - most} more" if len(named) > most else "")
 
 
 def in_bytes(count: float) -> str:

@@ -1,6 +1,9 @@
 """`check` says everything about a table at once, and what it writes `summarize` reads."""
 
+import shlex
+
 import numpy as np
+import openpyxl
 import polars as pl
 import pytest
 
@@ -42,7 +45,7 @@ def test_everything_about_a_table_is_said_at_once(clinic):
     assert "perhaps an identifier" in remarks["Freitext"]
     assert "the same value in every row" in remarks["Konstant"]
     assert "no value at all" in remarks["Leer"]
-    assert "-999 occurs 4 times: missing? (--null-values)" in remarks["CRP"]
+    assert "-999 occurs 4 times: missing?" in remarks["CRP"]
     assert {name for name, column in columns.items() if column["use"] == "leave out"} == {
         "Aufnahme", "Fall", "Konstant", "Leer", "Freitext",
     }  # fmt: skip
@@ -118,6 +121,27 @@ def test_rows_that_would_match_by_position_are_not_plainly_usable(tmp_path):
     assert "only if" not in office.ok("check", "t.csv", "--id", "case").out
 
 
+@pytest.mark.parametrize(
+    ("written", "use"),
+    [("P{:03d}", "leave out"), ("{}", "as is"), ("{}0000017", "as is")],
+    ids=["text", "count", "long"],
+)
+def test_a_column_of_nearly_as_many_values_as_rows_may_hold_the_ids(written, use, tmp_path):
+    cases = [written.format(1 + i) for i in range(39)]
+    rows = [f"{case},{i % 7}.5\n" for i, case in enumerate([*cases, cases[3]])]
+    (tmp_path / "t.csv").write_text("".join(["case,x\n", *rows]))
+    found = Office(tmp_path).ok("check", "t.csv", "--json").json
+    assert found["columns"][0]["remarks"][-1] == "different in nearly every row: perhaps an identifier"
+    assert found["columns"][0]["use"] == use
+    assert "No id column found; if 'case' holds the ids, name it with --id" in found["notes"]
+
+
+def test_six_digits_that_repeat_are_a_quantity(tmp_path):
+    rows = [f"p{i},{150_000 + 2_311 * (i % 39)}\n" for i in range(40)]
+    (tmp_path / "t.csv").write_text("".join(["id,platelets\n", *rows]))
+    assert Office(tmp_path).ok("check", "t.csv", "--json").json["columns"][0]["remarks"] == []
+
+
 def test_a_date_is_explained(tmp_path):
     rows = [f"p{i};{50 + i};0{1 + i % 9}.03.2024" for i in range(12)]
     (tmp_path / "ward.csv").write_text("\n".join(["Patient ID;Alter;Aufnahme", *rows]) + "\n")
@@ -178,9 +202,45 @@ def test_ids_that_cannot_be_used_are_listed_and_the_exit_code_says_so(tmp_path):
     answer = Office(tmp_path).run("check", "t.csv")
     assert answer.code == 1
     assert "NOT ok: t.csv: no id in column 'id', row 3; give every sample an id" in answer.out
-    (tmp_path / "t.csv").write_text("id,x\n1,2.5\n1,3.5\n2,1.5\n")
+    assert "NOT ok: t.csv: ids in column 'id' occur more than once: '1' (rows 1, 2); ids must be" in answer.out
+
+
+@pytest.mark.parametrize("suffix", ["csv", "xlsx"])
+def test_a_number_that_may_mean_missing_comes_with_an_option_that_keeps_the_usual_words(suffix, tmp_path):
+    office, book, lines = Office(tmp_path), openpyxl.Workbook(), ["id,crp,age", "p,NA,40"]
+    book.active.append(["id", "crp", "age"])
+    book.active.append(["p", None, 40])
+    for i in range(29):
+        value = -9 if i % 7 == 0 else 1.5 * i
+        lines.append(f"p{i},{value},{i * i}")
+        book.active.append([f"p{i}", value, i * i])
+    book.save(tmp_path / "t.xlsx")
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    found = office.ok("check", f"t.{suffix}", "--json").json
+    assert "-9 occurs 5 times: missing?" in found["columns"][0]["remarks"]
+    (note,) = [note for note in found["notes"] if note.startswith("to count -9 as missing: ")]
+    option = shlex.split(note.partition(": ")[2])
+    assert option[1].startswith("-9,NA,N/A,")
+    assert option[1].endswith("#BEZUG!")
+    again = office.ok("check", f"t.{suffix}", *option, "--max-missing", 0.3, "--json").json
+    assert again["columns"][0]["n_missing"] == 6
+    assert again["columns"][0]["low"] == 1.5
+
+
+def test_all_ids_that_occur_more_than_once_are_listed(tmp_path):
+    ids = [*range(12), *range(6), 3, "", " "]
+    (tmp_path / "t.csv").write_text("id,x\n" + "".join(f"{each},{row}.5\n" for row, each in enumerate(ids)))
     answer = Office(tmp_path).run("check", "t.csv")
-    assert "NOT ok: t.csv: ids ['1'] in column 'id', rows [1, 2], are one id; ids must be unique" in answer.out
+    twice = "'0' (rows 1, 13), '1' (rows 2, 14), '2' (rows 3, 15), '3' (rows 4, 16, 19) and 2 more; ids"
+    assert f"ids in column 'id' occur more than once: {twice}" in answer.out
+    assert "no id in column 'id', rows 20, 21; give every sample an id" in answer.out
+
+
+def test_check_shows_how_ids_are_written_as_join_does(tmp_path):
+    ids = [f"P{i:03d}" for i in range(20)] + ["p7", "12"]
+    (tmp_path / "t.csv").write_text("id,x\n" + "".join(f"{each},{row}.5\n" for row, each in enumerate(ids)))
+    said = "note: sample ids: column 'id', matched as 'A999' (20), 'a9' (1), '99' (1); compare with the other parties"
+    assert said in Office(tmp_path).ok("check", "t.csv").out
 
 
 def test_a_table_of_which_nothing_can_be_used_says_so(tmp_path):

@@ -151,7 +151,7 @@ def test_a_sentence_is_never_longer_than_a_person_reads(office):
     (office.path / "t.csv").write_text(f"id,x\n{long},1\n{long},2\n")
     error = office.refused("summarize", "t.csv", "--id", "id", "--gamma", "1", "--out", "t.summary")
     assert len(error) < 5000
-    assert error.endswith("ids must be unique: keep one of these rows\n")
+    assert error.endswith("ids must be unique: keep one row of each\n")
     assert len(office.run("check", "t.csv").out) < 10_000
 
 

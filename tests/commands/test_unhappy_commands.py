@@ -55,7 +55,7 @@ def infinite(table):
     [
         (constant, ["bank.csv", "the same value in every row in column 'x1'", "--exclude x1"]),
         (all_missing, ["bank.csv", "no value at all in column 'x1'", "--exclude x1"]),
-        (duplicate_ids, ["bank.csv", "ids ['p03'] in column 'person', rows [4, 8], are one id", "keep one"]),
+        (duplicate_ids, ["bank.csv", "ids in column 'person' occur more than once: 'p03' (rows 4, 8)", "keep one"]),
         (text_among_numbers, ["bank.csv", "'x2' holds numbers, but for 'none of it' in data row", "--exclude 'x2'"]),
         (one_row, ["bank.csv", "1 row", "at least 2 samples"]),
         (infinite, ["bank.csv", "column 'x0' is infinite in row 5", "correct"]),

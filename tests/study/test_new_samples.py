@@ -62,13 +62,33 @@ def test_a_batch_may_come_in_another_format_than_the_table(name, writing, tmp_pa
 
 def test_a_batch_that_waits_for_one_before_it_or_is_one_too_many_is_named(fitted, tmp_path):
     put(fitted, tmp_path, 2, {"airline": [f"n{i}" for i in range(6)]})
-    proved, first = fitted.run("airline")["notes"]
+    (tmp_path / "airline/new/neu.csv").write_text("id\n")
+    (tmp_path / "airline/new/.DS_Store").write_text("")
+    proved, counts, unread = fitted.run("airline")["notes"]
     assert proved.startswith("Proved: at least ")
-    assert first.endswith("airline/new/2.csv is not read: the next batch is 1, and every one before it stays")
+    assert counts == "30 of your 30 samples are in all tables"
+    named = "name the next batch 1.csv, or 1 with the suffix of another format (batches = 2 in the plan)"
+    assert unread == f"{tmp_path / 'airline/new'}: not read: 2.csv, neu.csv; {named}"
     (tmp_path / "airline/limits.toml").write_text(Limits(**ANYTHING | {"batches": 0}).to_toml())
     put(fitted, tmp_path, 1, {"airline": [f"m{i}" for i in range(6)]})
-    assert len(fitted.run("airline")["notes"]) == 3
+    assert fitted.run("airline")["notes"][-1].endswith("1.csv, 2.csv, neu.csv; batches = 0 in limits.toml")
     assert not list((tmp_path / "shared").glob("airline/batch*"))
+
+
+def test_a_run_says_how_many_samples_all_tables_have_and_where_new_ones_are(tmp_path):
+    given, ids = tables(30), [f"n{i}" for i in range(6)]
+    given["airline"] = ([*given["airline"][0][:24], *(f"other{i}" for i in range(6))], given["airline"][1])
+    about: dict[str, Any] = {"samples": 10, "batches": 1, "batch_samples": 4, "align": "tokens"}
+    study = Consortium(tmp_path, given, MODES["open"], **about).join(**ANYTHING).sign()
+    study.finish()
+    put(study, tmp_path, 1, {"airline": ids, "registry": ids[1:], "weather": ids})
+    study.finish()
+    put(study, tmp_path, 2, {"airline": ids})
+    notes = study.run("airline")["notes"]
+    assert "24 of your 30 samples are in all tables" in notes
+    assert f"5 of your 6 new samples are placed: {tmp_path / 'airline/result/batch-1'}" in notes
+    assert f"{tmp_path / 'airline/new'}: not read: 2.csv; batches = 1 in the plan" in notes
+    assert f"5 new samples are placed: {tmp_path / 'center/result/batch-1'}" in study.run("center")["notes"]
 
 
 def put(consortium, tmp_path, batch, ids_by_party):

@@ -54,7 +54,8 @@ def test_text_among_numbers_is_never_made_columns_of_0_and_1(tmp_path, odd):
     cells = [f'"{odd}"' if i % 9 == 1 else a for i, a in enumerate(A)]
     said = refused(written(tmp_path, lines(IDS, cells, B)))
     assert f"column 'a' holds numbers, but for {odd!r} in 4 rows, first in data row 2" in said
-    assert "--null-values" in said
+    word = f'"{odd}"' if "," in odd else odd
+    assert f"say that it means missing (--null-values '{word},NA,N/A,n/a,NaN," in said
     assert "--exclude 'a'" in said
 
 

@@ -13,7 +13,7 @@ from dkpca.cli.output import table as as_table
 from dkpca.cli.table_options import describes_table
 from dkpca.exchange.holdings import Holding
 from dkpca.store import party_file, storage
-from dkpca.tables.checkup import IDENTIFIER, ColumnFinding, Findings, examine
+from dkpca.tables.checkup import NO_IDS, ColumnFinding, Findings, examine
 from dkpca.wording import as_toml
 
 SHOWN = 40  # columns of a table that are listed; all of them with --json
@@ -65,7 +65,7 @@ def _words(found: Findings, write: Path | None) -> list[str | Table]:
     if len(found.columns) > len(first):
         lines.append(f"and {len(found.columns) - len(first):,} more columns; all of them with --json")
     lines += [f"{column.name}: {'; '.join(column.remarks)}" for column in first if column.remarks]
-    by_position = any(IDENTIFIER in column.remarks for column in found.columns) and found.id_column is None
+    by_position = any(note.startswith(NO_IDS) for note in found.notes)
     usable = "the table can be used as suggested" + ", but only if rows match by position" * by_position
     lines.append("the table cannot be used as it is" if found.problems else usable)
     if write is not None:

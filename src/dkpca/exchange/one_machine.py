@@ -22,9 +22,9 @@ from dkpca.store.files import Received, encode_state, naming
 from dkpca.store.runs import Run
 from dkpca.tables import inputs
 from dkpca.tables.ids import matching_keys
-from dkpca.tables.inputs import some
 from dkpca.tables.preparation import preparation_of
 from dkpca.tables.reading import read
+from dkpca.wording import some
 
 NEW = "new"  # folder of placed samples in a run
 

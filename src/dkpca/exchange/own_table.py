@@ -3,29 +3,27 @@
 import hashlib
 import io
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dkpca.errors import InputError, StorageError
+from dkpca.errors import DKPCAError, InputError, StorageError
 from dkpca.exchange.identity import sha256
 from dkpca.exchange.memory import StudyMemory, write
 from dkpca.store import party_file
 from dkpca.tables.checkup import examine
 from dkpca.tables.formats import embedding_files
-from dkpca.tables.ids import WAYS, made_alike, written_like
-from dkpca.tables.inputs import some
+from dkpca.tables.ids import WAYS, in_words, made_alike
 from dkpca.tables.preparation import Preparation, numbers_for
 from dkpca.tables.reading import Matrix, Reading, read
 from dkpca.wire import codec
-from dkpca.wording import as_toml, counted
+from dkpca.wording import as_toml, some
 
 PARTY_FILE = "party.toml"
-SHOWN_SHAPES = 4  # patterns of ids
 
 
 @dataclass(frozen=True)
@@ -59,12 +57,7 @@ class OwnTable:
         """What became of the columns, in words."""
         reading = self.preparation.reading
         left_out = [f"left out: {some(reading.exclude)} (exclude in {PARTY_FILE})"] if reading.exclude else []
-        ways = self.keys[0].rpartition("\0")[0] if self.keys else ""
-        shapes = Counter(written_like(key.rpartition("\0")[2]) for key in self.keys or ()).most_common()
-        such = ", ".join(f"{shape!r} ({count:,})" for shape, count in shapes[:SHOWN_SHAPES])
-        such += f" and {counted(len(shapes) - SHOWN_SHAPES, 'other pattern')}" * (len(shapes) > SHOWN_SHAPES)
-        such = f", matched as {such}{f' after {ways}' * bool(ways)}; compare with the other parties"
-        ids = [f"sample ids: column {reading.id_column!r}{such}"] if reading.id_column else []
+        ids = [in_words(reading.id_column, self.keys or ())] if reading.id_column else []
         return [*ids, *left_out, *self.preparation.notes]
 
     def new_rows(self, path: Path) -> "OwnTable":
@@ -103,7 +96,8 @@ def describe(folder: Path, table: Path, id_column: str | None, name: str, *, by_
         return
     found = examine(table, how)
     if found.problems:
-        raise InputError(f"{table}: {found.problems[0]}; 'dkpca check {table}' lists all; --write saves a party.toml")
+        first = found.problems[0].removeprefix(f"{table}: ")
+        raise InputError(f"{table}: {first}; 'dkpca check {table}' lists all; --write saves a party.toml")
     if by_ids and found.suggested.id_column is None:
         raise InputError(f"{table}: the plan matches samples by their ids; name the column with --id")
     values = {"party": name, "table": str(table.resolve())} | party_file.described(found.suggested)
@@ -154,6 +148,15 @@ def frozen(memory: StudyMemory) -> OwnTable:
     X = np.load(io.BytesIO(memory.kept("table/numbers.npy") or b""), allow_pickle=False)
     preparation = codec.decode(Preparation, about["preparation"], what="the signed table")
     return OwnTable(X, about["ids"], about["keys"], preparation).without(about["covariates"])
+
+
+def changed_since(folder: Path, memory: StudyMemory) -> list[str]:
+    """Say that the table was written after it was signed: the study goes on with what was signed."""
+    with suppress(DKPCAError, OSError):
+        table = party_file.read(folder / PARTY_FILE).table
+        if table.stat().st_mtime_ns > (memory.path / "table/about.json").stat().st_mtime_ns:
+            return [f"{table} changed since you signed; the study uses the table that you signed"]
+    return []
 
 
 def write_result(folder: Path, samples: Sequence[str] | None, scores: Any, certificate: Mapping[str, Any]) -> None:

@@ -39,6 +39,7 @@ from dkpca.settings import Fit
 from dkpca.store import runs, storage
 from dkpca.store.files import encode_model
 from dkpca.wire import codec
+from dkpca.wording import some
 
 NOTHING = 1e-6  # of the length of the first component: one that is shorter holds no variance
 ALIGNS = (q.HopWanted, q.MatchedGiven)
@@ -62,6 +63,7 @@ def at_center(member: Membership, fit: Fit, folder: Path) -> list[str]:
     write(folder / "model.safetensors", encode_model(model))
     go = cast("q.GoWanted", q.decode(member.memory.kept(f"asked/go.{ALL}") or b""))
     _write_settings(folder, member, go.derived, model.n_components, model.kernel)
+    notes = [model.certificate.verdict()]
     for number in range(1, plan.batches + 1):
         batch = f"batch-{number}"
         first = [f"{batch}.{step}" for step in ("tokens", "ring-1", "shape", "rows")]
@@ -69,7 +71,8 @@ def at_center(member: Membership, fit: Fit, folder: Path) -> list[str]:
             break
         scores = replay(member, protocols.place(plan.parties, fit, model, batch, terms))
         write_result(folder / batch, None, to_numpy(scores), {})
-    return [model.certificate.verdict()]
+        notes.append(f"{len(scores):,} new samples are placed: {folder / batch}")
+    return notes
 
 
 def _write_settings(
@@ -188,6 +191,7 @@ class PartySide:
             ids=self.table.keys,
             normalization=",".join(self.table.preparation.reading.id_normalize),
             covariates=self._covariates if self.table.covariates else None,
+            limits=self.case.summarizes_within,
         )
 
     def run(self, folder: Path, new: Path) -> Path | None:
@@ -206,7 +210,9 @@ class PartySide:
         self._write(folder, told.scores, "")
         assert self.agreed is not None  # no result comes before it
         _write_settings(folder, self.member, self.agreed, told.scores.scores.shape[1], told.scores.kernel)
-        self.new, unread = batches_in(new, self.table, min(self.plan.batches, self.limits.batches))
+        self.notes.append("{:,} of your {:,} samples are in all tables".format(*self._in_all("")))
+        allowed = [(self.plan.batches, "the plan"), (self.limits.batches, "limits.toml")]
+        self.new, unread = batches_in(new, self.table, *min(allowed, key=lambda each: each[0]))
         self.party.ids_new = {batch: table.keys or () for batch, table in self.new.items()}
         self.notes += unread
         for batch in self.new:
@@ -214,6 +220,8 @@ class PartySide:
             placed = self._drive(protocols.place(self.names, self.fit, told.scores, batch, self.terms))
             assert placed is not None
             self._write(folder / batch, placed.scores, batch)
+            counts = "{:,} of your {:,} new samples".format(*self._in_all(batch))
+            self.notes.append(f"{counts} are placed: {folder / batch}")
         return folder
 
     def _drive(self, protocol: Generator[Ask, Any, Any]) -> q.ResultGiven | None:
@@ -307,6 +315,11 @@ class PartySide:
         """Samples of a result: those of this party that take part."""
         return len(self.party.order.get(batch, range(len(self.new[batch].X if batch else self.table.X))))
 
+    def _in_all(self, batch: str) -> tuple[int, int]:
+        """Own samples that all parties have, and all own samples; in a batch, those that take part."""
+        union, n_own = None if batch else self.party.union.get(""), len((self.new[batch] if batch else self.table).X)
+        return self._n_told(batch) if union is None else len(union.shared), n_own
+
     def _answers(self, ask: Ask, question: q.Question) -> dict[str, Any]:
         """Answer a step; return the answers of others that this party may read, and its own shape."""
         if question.answer is Told:
@@ -388,8 +401,7 @@ class PartySide:
         """Refuse to go on with too few common samples."""
         of_plan = self.plan.batch_samples if batch else self.plan.samples
         fewest, file = max((of_plan, "the plan"), (self.limits.samples, "limits.toml"))
-        union, n_own = None if batch else self.party.union.get(""), len((self.new[batch] if batch else self.table).X)
-        n_common = self._n_told(batch) if union is None else len(union.shared)
+        n_common, n_own = self._in_all(batch)
         if n_common < fewest:
             why = f"; {WHY_FEW}" * (2 * n_common < n_own)
             here = f"{n_common:,} of the {n_own:,} here, where {file} asks for at least {fewest:,}"
@@ -470,11 +482,13 @@ def _samples_in(table: OwnTable) -> set[Any]:
     return set(table.keys) if table.keys is not None else {row.tobytes() for row in np.asarray(table.X)}
 
 
-def batches_in(folder: Path, table: OwnTable, count: int) -> tuple[dict[str, OwnTable], list[str]]:
-    """Tables of new samples by their batch: 1.csv, 2.csv and so on, without a gap; and a note on each other file."""
+def batches_in(
+    folder: Path, table: OwnTable, most: int, file: str = "the plan"
+) -> tuple[dict[str, OwnTable], list[str]]:
+    """Tables of new samples by their batch: 1.csv, 2.csv and so on, without a gap; and a note on the other files."""
     found: dict[str, OwnTable] = {}
-    others = sorted(folder.glob("[1-9]*.*"))
-    for number in range(1, count + 1):
+    others = sorted(path for path in folder.glob("[!.]*") if path.is_file())
+    for number in range(1, most + 1):
         files = [path for path in others if path.name.startswith(f"{number}.")]
         if not files:
             break
@@ -482,5 +496,7 @@ def batches_in(folder: Path, table: OwnTable, count: int) -> tuple[dict[str, Own
             raise InputError(f"{folder}: {files[0].name} and {files[1].name} are both batch {number}; keep one")
         others.remove(files[0])
         found[f"batch-{number}"] = table.new_rows(files[0])
-    said = f"is not read: the next batch is {len(found) + 1}, and every one before it stays"
-    return found, [f"{path} {said}" for path in others]
+    number, allowed = len(found) + 1, f"batches = {most} in {file}"
+    then = f"name the next batch {number}.csv, or {number} with the suffix of another format ({allowed})"
+    said = f"not read: {some((path.name for path in others), written=str)}; {then if number <= most else allowed}"
+    return found, [f"{folder}: {said}"] * bool(others)

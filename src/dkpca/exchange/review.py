@@ -33,12 +33,12 @@ from dkpca.linalg.rows import column_scales, standardized
 from dkpca.messages import Go, Reveal, Seed, Shape, Statistics, Summary
 from dkpca.party import recovery
 from dkpca.party.answers import Party
-from dkpca.party.limits import PRECISIONS, Limits
+from dkpca.party.limits import ANYTHING, PRECISIONS, Limits
 from dkpca.party.questions import BoundsWanted, Derived, SummaryWanted
 from dkpca.party.recovery import Matrix, Seen
 from dkpca.protection import quantities
 from dkpca.protection.masks import POWERS
-from dkpca.rank import Recovery
+from dkpca.rank import Recovery, stated
 from dkpca.settings import Compute, Fit
 from dkpca.wording import counted, in_bytes, in_percent, visible
 
@@ -57,7 +57,7 @@ TOO_MANY = (
 )
 UNMEASURED = "something that cannot be measured"  # and counts as recovered
 SHOWN_COLUMNS = 8  # or more, if more are above the limit
-LITTLE = 0.2  # of the variance
+LITTLE, DOMINANT = 0.2, 0.9  # of the variance
 MOST_ROWS, FEWEST_ROWS = 3000, 200  # of all parties together in a rehearsal, and of each
 MANY_NUMBERS, MOST_NUMBERS = 2**25, 2**27  # of a rehearsal: beyond, it has fewer rows; or is not made
 INDEPENDENT, ALIKE, COPIES = "independent columns", "own rows, shuffled", "own rows"  # in the place of the others'
@@ -108,6 +108,7 @@ class Review:
     at_worst: float | None = None  # R squared where the others' columns hide nothing; None: they are not to hide any
     to_close: bool = False  # whether an earlier study counts that would not, were it closed
     signed: bool = False  # whether this member has signed already
+    dominant: str = ""  # the one or two columns with nearly all of the variance, in words
 
     @property
     def green(self) -> bool:
@@ -126,6 +127,7 @@ class Review:
             "limits": [vars(finding) for finding in self.findings],
             "nearest": self.nearest,
             "public": list(self.public),
+            "dominant": self.dominant,
         }
 
     def words(self) -> list[str]:
@@ -168,8 +170,10 @@ class Review:
         return [*map(visible, lines), "", f"Fingerprint: {shown(self.study.fingerprint)}", f"{verdict}: {then}.{but}"]
 
     def _to_consider(self) -> list[str]:
-        """What a party that has a table should know of the plan beyond its limits."""
-        plan, lines = self.study.plan, list[str]()
+        """What a member should know of the plan beyond its limits."""
+        plan = self.study.plan
+        lines = [] if self.findings else [f"Nothing of {plan.center}'s leaves: it has no table."]
+        lines += [f"{self.dominant}; ask {plan.center} for a plan with --standardize."] if self.dominant else []
         if self.leaving and plan.protect == "blind":
             already = f"If {plan.center} might already hold another party's columns, list that party under public"
             lines.append(f"{already} in limits.toml. Now: {', '.join(self.public) or 'none'}.")
@@ -272,6 +276,12 @@ class Case:
         return found
 
     @property
+    def summarizes_within(self) -> Limits:
+        """Limits under which a summary is made: a rule stops at the largest rank; a number beyond it is refused."""
+        stops = self.fit.protect == "none" and (stated(self.fit.rank_rule) or 0) <= self.limits.rank
+        return replace(ANYTHING, rank=self.limits.rank) if stops else ANYTHING
+
+    @property
     def in_the_clear(self) -> list[str]:
         """Covariates that the center reads, or may come to read, sample by sample; as the table names them."""
         # The rotation hides them; but a made-up result has a blind center's choice of slopes for new samples.
@@ -299,7 +309,23 @@ def review(case: Case, study: Study) -> Review:
     exposed = replace(case, limits=replace(case.limits, public=case.plan.parties))
     at_worst = max(_worst(exposed, COPIES)[0].values(), default=0.0) if hidden else None
     columns = worst | dict.fromkeys(case.in_the_clear, 1.0)
-    return Review(study, leaving, columns, findings, nearest, case.limits.public, at_worst, to_close)
+    public, dominant = case.limits.public, _dominant(case)
+    return Review(study, leaving, columns, findings, nearest, public, at_worst, to_close, dominant=dominant)
+
+
+def _dominant(case: Case) -> str:
+    """Name one or two of several columns that decide the result, since they vary most in the units of the table."""
+    kernel, X = case.fit.family_of(case.name), case.table.X
+    if case.fit.standardize or kernel.columns_are != "quantities" or kernel.of_counts:
+        return ""
+    shares = np.var(X / (np.max(np.abs(X), initial=0.0) or 1.0), axis=0)
+    shares /= np.sum(shares) or 1.0
+    order = np.argsort(-shares, kind="stable")
+    held = np.cumsum(shares[order])
+    count = next((n for n in (1, 2) if 2 * n < len(held) and held[n - 1] > DOMINANT), 0)
+    names = " and ".join(repr(case.table.columns[column]) for column in order[:count])
+    said = f"{names} hold{'s' * (count == 1)} {in_percent(held[count - 1])} of the variance of your columns"
+    return said if count else ""
 
 
 def keep(memory: StudyMemory, found: Review, case: Case) -> None:
@@ -371,7 +397,13 @@ def _worst(case: Case, *others: str) -> tuple[dict[str, float], tuple[Leaving, .
         if not leaving or max(here.values()) > max(found.values()):
             leaving = now
         found = {column: max(value, found.get(column, 0.0)) for column, value in here.items()}
-    return found, tuple(replace(each, rank=most_pairs) if each.rank else each for each in leaving)
+    higher = f"rank up to {most_pairs},"  # under another width than the one that is shown
+    return found, tuple(
+        replace(each, rank=most_pairs, what=each.what.replace(f"rank {each.rank},", higher))
+        if 0 < each.rank < most_pairs
+        else each
+        for each in leaving
+    )
 
 
 def at_go(case: Case, derived: Derived, rows: Sequence[int]) -> list[Finding]:
@@ -484,10 +516,11 @@ def _summary(case: Case, summary: Summary, asked: SummaryWanted, *, is_known: bo
     """What a party sends in the open or to a blind center; its summary is given as the rehearsal made it."""
     table, rows, T = case.table, case.rows, len(case.table.X)
     blind, undone_by = case.plan.protect == "blind", case.undone_by
-    alone = Party(case.name, lambda _: table.X, (case.name,), "review", b"")
+    within = case.summarizes_within
+    alone = Party(case.name, lambda _: table.X, (case.name,), "review", b"", limits=within)
 
     def message(asked: SummaryWanted) -> Summary:
-        about = (asked, T, *table.columns)
+        about = (asked, T, within.rank, *table.columns)
         if about not in case.made:
             case.made[about] = alone.answer(asked)
         return case.made[about]
@@ -581,7 +614,8 @@ def _rehearsed(case: Case) -> tuple[Heard, FusedModel, Any, dict[str, Matrix]]:
             Z = _independent(kernel, Z, X)
         opened: Any = lambda *_, Z=Z[:n_rows]: Z  # noqa: E731
         again: Any = opened if case.fit.protect == "sums" else lambda *_, Z=Z: Z
-        parties[each] = Party(each, opened, plan.parties, "review", each.encode(), each.encode(), open_new=again)
+        about = (each, opened, plan.parties, "review", each.encode(), each.encode())
+        parties[each] = Party(*about, again, limits=case.summarizes_within if each == name else ANYTHING)
         tables[each] = Z
     heard: Heard = {}
     drive = partial(in_process.drive, parties=parties, compute=Compute(n_jobs=1), heard=heard)

@@ -157,6 +157,7 @@ def _run(member: Membership, notes: list[str]) -> Path:
     result = own / f"result{later}"
     if member.name != plan.center:
         table, limits = own_table.frozen(member.memory), read_limits(own / LIMITS_FILE)
+        notes += own_table.changed_since(own, member.memory)
         here = PartySide(member, fit, table, limits, notes=notes)
         return here.run(result, own / f"new{later}") or member.memory.path
     try:

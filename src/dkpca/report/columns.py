@@ -15,8 +15,8 @@ from sklearn.preprocessing import StandardScaler
 from dkpca.analysis.importance import associations
 from dkpca.errors import InputError
 from dkpca.tables import numerals, reading
-from dkpca.tables.inputs import some
 from dkpca.tables.reading import TEXT, Matrix, Reading, Table
+from dkpca.wording import some
 
 MOST_COLUMNS = 24  # of a label table, unless they are named
 MOST_CATEGORIES = 200

@@ -9,14 +9,17 @@ import polars as pl
 from dkpca.errors import InputError
 from dkpca.tables import inputs, numerals
 from dkpca.tables import reading as readings
-from dkpca.tables.ids import found_in
+from dkpca.tables.ids import in_words, looked_through, matching_keys
 from dkpca.tables.preparation import prepare, share_missing
-from dkpca.tables.reading import TEXT, Reading, Table, opened, typed
+from dkpca.tables.reading import TEXT, Reading, Table, null_values, opened, typed
 from dkpca.tables.text_files import Opened
+from dkpca.wording import some
 
 AS_IT_IS, AS_DAYS, LEAVE_OUT, DECIDE = "as is", "as days", "leave out", "decide"
 ONE_HOT, EXCLUDED = "one-hot", "in exclude"
-IDENTIFIER = "different in every row: perhaps an identifier"
+IDENTIFIER, NO_IDS = "perhaps an identifier", "No id column found"
+NEARLY = 0.95  # of the rows that differ: an identifier with repeats
+STANDS_IN = "missing?"
 STAND_INS = (-9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0, 99999.0)  # numbers that often mean there is none
 
 
@@ -66,14 +69,15 @@ def examine(path: Path, reading: Reading) -> Findings:
     handled = {name: how.text_handling(name) for name in texts if name not in out and name not in doubts}
     nothing = [f"{path}: no column is left to use"] * all(column.use == LEAVE_OUT for column in columns)
     notes, problems = found.notes, list[str]()
+    marks = sorted({said.split()[0] for each in columns for said in each.remarks if said.endswith(STANDS_IN)})
+    if marks and found.dialect:
+        notes += [f"to count {some(marks, written=str)} as missing: {null_values(marks, found.dialect)}"]
     if how.id_column is None:
-        likely = [column.name for column in columns if IDENTIFIER in column.remarks]
-        notes += [f"No id column found; if {inputs.some(likely)} holds the ids, name it with --id"] if likely else []
+        likely = [column.name for column in columns if any(IDENTIFIER in said for said in column.remarks)]
+        notes += [f"{NO_IDS}; if {some(likely)} holds the ids, name it with --id"] if likely else []
     else:
-        try:
-            found_in(frame[how.id_column], how.id_normalize, str(path))
-        except InputError as error:
-            problems = [str(error)]
+        ids, problems = looked_through(frame[how.id_column], how.id_normalize, str(path))
+        notes += [] if problems else [in_words(how.id_column, matching_keys(ids, how.id_normalize))]
         notes += [f"using {how.id_column!r} as the id column; choose another with --id"] if how is not reading else []
     return Findings(
         source=str(path),
@@ -126,9 +130,11 @@ def _column(values: pl.Series, how: Reading, *, decide: bool) -> ColumnFinding:
     for value in {low, high} & set(STAND_INS) if n_different > 2 else ():
         count = int((values == value).sum())
         if count > 1:
-            remarks.append(f"{value:g} occurs {count:,} times: missing? (--null-values)")
-    if not decide and n_different == len(values) >= 20 and _is_identifier(values, kind):
-        use, remarks = LEAVE_OUT, [*remarks, IDENTIFIER]
+            remarks.append(f"{value:g} occurs {count:,} times: {STANDS_IN}")
+    every = n_different == len(values)
+    if not decide and n_different >= NEARLY * len(values) >= NEARLY * 20 and _identifies(values, kind, every=every):
+        said = f"different in {'every' if every else 'nearly every'} row: {IDENTIFIER}"
+        use, remarks = LEAVE_OUT if every or kind == "text" else use, [*remarks * (kind != "text"), said]
     use = DECIDE if decide else use
     return ColumnFinding(values.name, kind, values.null_count(), n_different, low, high, tuple(remarks), use)
 
@@ -143,8 +149,8 @@ def _kind(values: pl.Series) -> str:
     return "true/false" if values.dtype == pl.Boolean else "number" if values.dtype.is_numeric() else "other"
 
 
-def _is_identifier(values: pl.Series, kind: str) -> bool:
-    """Texts, or whole numbers that count the rows or have six digits."""
-    numbers = numerals.as_floats(values) if kind == "number" else np.array([0.5])
-    whole = bool((numbers == np.round(numbers)).all())
-    return kind == "text" or (whole and bool(np.ptp(numbers) == len(numbers) - 1 or numbers.min() >= 1e5))
+def _identifies(values: pl.Series, kind: str, *, every: bool) -> bool:
+    """Texts, or whole numbers that nearly count the rows, or have six digits; eight if a few are alike."""
+    numbers = numerals.as_floats(values.drop_nulls()) if kind == "number" else np.array([0.5])
+    whole, least = bool((numbers == np.round(numbers)).all()), 1e5 if every else 1e7
+    return kind == "text" or (whole and bool(np.ptp(numbers) * NEARLY < len(numbers) or numbers.min() >= least))

@@ -26,7 +26,7 @@ import polars as pl
 from dkpca.errors import InputError
 from dkpca.linalg.arrays import free_memory
 from dkpca.tables import inputs, scverse, text_files
-from dkpca.tables.text_files import Dialect, Opened, check_names
+from dkpca.tables.text_files import TITLES, Dialect, Opened, check_names
 
 TEXT_FILES = (".csv", ".tsv", ".tab", ".txt")
 WORKBOOKS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
@@ -116,8 +116,8 @@ def _workbook(path: Path, asked: Dialect, id_column: str | None) -> Opened:
     _try_workbook(path)
     book = fastexcel.read_excel(path)
     logging.getLogger("fastexcel").setLevel(logging.ERROR)  # a column without a value is reported in our own words
-    sheet, first = _sheet(book, asked.sheet, path)
-    names, notes = text_files.header([cell or "" for cell in first], str(path))
+    sheet, rows = _sheet(book, asked.sheet, path)
+    names, notes = text_files.header([[cell or "" for cell in row] for row in rows], str(path))
     frame = book.load_sheet(sheet, header_row=0, schema_sample_rows=None).to_polars()
     frame.columns = names
     if id_column in names and frame[id_column].dtype.is_numeric():
@@ -137,16 +137,16 @@ def _try_workbook(path: Path) -> None:
         raise InputError(f"{path}: cannot be read as a workbook ({reason}); check the file")
 
 
-def _sheet(book: Any, asked: str | None, path: Path) -> tuple[str, Sequence[Any]]:
-    """The sheet asked for, or the only one with something on it; and its first row, as text."""
+def _sheet(book: Any, asked: str | None, path: Path) -> tuple[str, list[Sequence[Any]]]:
+    """The sheet asked for, or the only one with something on it; and its first rows, as text."""
     names = list(book.sheet_names)
     if asked is not None and asked not in names:
         raise InputError(f"{path}: has no sheet {asked!r}; it has {names}")
     heads = {
-        name: book.load_sheet(name, header_row=None, n_rows=1, dtypes="string", skip_rows=0).to_polars()
+        name: book.load_sheet(name, header_row=None, n_rows=TITLES, dtypes="string", skip_rows=0).to_polars()
         for name in ([asked] if asked is not None else names)
     }
-    filled = {name: head.row(0) for name, head in heads.items() if head.height}
+    filled = {name: head.rows() for name, head in heads.items() if head.height}
     if len(filled) != 1:
         several = f"tables on the sheets {list(filled)}; choose one with --sheet"
         raise InputError(f"{path}: has {several if filled else 'no table on any sheet; check the file'}")

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import polars as pl
 
 from dkpca.errors import InputError
+from dkpca.wording import some
 
+SHOWN = 4  # ids, or patterns of ids, in a sentence
 EXACT = 2**53  # above it, different whole numbers can be one floating point number
 
 
@@ -31,20 +33,40 @@ WAYS: Mapping[str, Callable[[str], str]] = {
 
 def found_in(column: pl.Series, ways: Sequence[str], source: str) -> list[str]:
     """Ids of all rows: every row needs one, and each stands once."""
-    ids = _text(column, source)
-    gone = ids.is_null() | (ids.str.strip_chars() == "")
-    if gone.any():
-        row = (gone.arg_max() or 0) + 1
-        raise InputError(f"{source}: no id in column {column.name!r}, row {row}; give every sample an id")
-    keys = matching_keys(ids.to_list(), ways)
-    twice = next((key for key, count in Counter(keys).items() if count > 1), None)
-    if twice is not None:
-        same = {row: name for row, (name, key) in enumerate(zip(ids, keys, strict=True), start=1) if key == twice}
-        raise InputError(
-            f"{source}: ids {sorted(set(same.values()))[:5]} in column {column.name!r}, rows {[*same][:5]}, are one "
-            f"id{' under --id-normalize ' * bool(ways)}{','.join(ways)}; ids must be unique: keep one of these rows"
-        )
-    return ids.to_list()
+    ids, problems = looked_through(column, ways, source)
+    if problems:
+        raise InputError(problems[0])
+    return ids
+
+
+def looked_through(column: pl.Series, ways: Sequence[str], source: str) -> tuple[list[str], list[str]]:
+    """Ids of all rows, and all that is wrong with them."""
+    try:
+        ids = _text(column, source).fill_null("").to_list()
+    except InputError as error:
+        return [], [str(error)]
+    keys, problems, rows_of = matching_keys(ids, ways), list[str](), dict[str, list[int]]()
+    count, where = Counter(keys), f"column {column.name!r}"
+    if gone := [row for row, name in enumerate(ids, start=1) if not name.strip()]:
+        rows = f"row{'s' * (len(gone) > 1)} {some(gone)}"
+        problems.append(f"{source}: no id in {where}, {rows}; give every sample an id")
+    for row, (name, key) in enumerate(zip(ids, keys, strict=True), start=1):
+        if count[key] > 1 and name.strip():
+            rows_of.setdefault(key, []).append(row)
+    if rows_of:
+        each = [f"{some(sorted({ids[row - 1] for row in rows}))} (rows {some(rows)})" for rows in rows_of.values()]
+        under = " under --id-normalize " * bool(ways) + ",".join(ways)
+        twice = f"ids in {where} occur more than once{under}: {some(each, SHOWN, str)}"
+        problems.append(f"{source}: {twice}; ids must be unique: keep one row of each")
+    return ids, problems
+
+
+def in_words(column: str, keys: Sequence[str]) -> str:
+    """How ids are matched: their most frequent patterns, which parties compare."""
+    ways = keys[0].rpartition("\0")[0] if keys else ""
+    shapes = Counter(written_like(key.rpartition("\0")[2]) for key in keys).most_common()
+    such = some((f"{shape!r} ({count:,})" for shape, count in shapes), SHOWN, str) + f" after {ways}" * bool(ways)
+    return f"sample ids: column {column!r}, matched as {such}; compare with the other parties"
 
 
 def _text(column: pl.Series, source: str) -> pl.Series:

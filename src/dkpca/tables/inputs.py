@@ -26,7 +26,7 @@ from dkpca.linalg.arrays import Array, device, dtype_name, free_memory, namespac
 from dkpca.messages import check_party_name
 from dkpca.party.state import State
 from dkpca.settings import Fit
-from dkpca.wording import counted
+from dkpca.wording import counted, some
 
 MOST_CLASSES = 50  # different values that are taken for classes
 COPIES = 3  # of a table that a fit has at one time
@@ -90,12 +90,6 @@ def columns_of(table: Any) -> list[tuple[Any, Any]]:
     array = np.asarray(table)
     names = map(str, table.columns) if framed else range(array.shape[-1] if array.ndim else 0)
     return [(name, array[:, j]) for j, name in enumerate(names)] if array.ndim == 2 else []
-
-
-def some(names: Iterable[Any]) -> str:
-    """Names for a sentence, not more than a reader wants."""
-    named = [repr(name) for name in names]
-    return ", ".join(named[:8]) + (f" and {len(named) - 8} more" if len(named) > 8 else "")
 
 
 def _check_quantities(table: Any) -> None:

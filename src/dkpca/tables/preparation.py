@@ -15,10 +15,9 @@ from dkpca.errors import InputError
 from dkpca.linalg.arrays import tall_empty
 from dkpca.party.state import ANOTHER_VERSION, State
 from dkpca.tables import inputs, numerals
-from dkpca.tables.inputs import some
 from dkpca.tables.reading import TEXT, Matrix, Reading, Table, from_frame, text_among_numbers
 from dkpca.wire import codec
-from dkpca.wording import counted
+from dkpca.wording import counted, some
 
 MOST_CATEGORIES = 200
 FARTHEST = float(np.finfo(float).max) / 4

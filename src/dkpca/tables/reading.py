@@ -4,8 +4,10 @@ Columns of text become numbers where all of the column is numbers: the whole col
 """
 
 import contextlib
+import re
+import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,10 +21,10 @@ from dkpca.settings import choice, setting
 from dkpca.tables import numerals, text_files
 from dkpca.tables.formats import AS_WRITTEN, BROKEN, from_array, open_table
 from dkpca.tables.ids import WAYS, found_in, matching_keys
-from dkpca.tables.inputs import ID_NAME, are_ids, some
+from dkpca.tables.inputs import ID_NAME, are_ids
 from dkpca.tables.numerals import is_date
 from dkpca.tables.text_files import NAME_OR_NOTHING, NAMES, UNNAMED, Dialect, Opened, check_names
-from dkpca.wording import counted
+from dkpca.wording import counted, some
 
 TEXT_COLUMNS = ("error", "one-hot", "codes", "ignore")  # what can be done with them
 DATE_COLUMNS = ("error", "number", "ignore")
@@ -32,6 +34,7 @@ OURS = Dialect(separator=",", decimal=".", thousands="", missing=())  # how we w
 EMPTY, LAST = "\0empty", "\0last"  # flags of rows, beside their columns
 PLAIN_MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")  # nobody takes these for a value
 
+SHOWN = 8  # words among numbers
 WAYS_LISTED = ", ".join(WAYS)
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 
@@ -243,6 +246,10 @@ def typed(opened: Opened, wanted: Sequence[str], ids: Sequence[str] = ()) -> Ope
         gone = text.is_in(["", *missing])
         marks.update(dict(text.filter(gone).value_counts().iter_rows()) if gone.any() else {})
         columns[place] = text.set(gone, None) if gone.any() else text
+    numbers = [float(mark) for mark in missing if re.search(numerals.PLAIN["."], mark)]
+    for place, own in enumerate(columns):  # of a workbook, whose cells are numbers already
+        if numbers and own.name not in ids and own.dtype.is_numeric():
+            columns[place] = own.set(own.cast(pl.Float64).is_in(numbers), None)
     # The whole columns decide about the marks in numbers, and a column is numbers if all its values are.
     thousands = opened.dialect.thousands or ""
     decimal = opened.dialect.decimal or numerals.OTHER.get(thousands)
@@ -277,13 +284,20 @@ def text_among_numbers(values: pl.Series, dialect: Dialect | None) -> str | None
             return None
         what = f"column {values.name!r} holds numbers with thousands marks such as {marked[0]!r}"
         return f"{what}; say which (--thousands), or leave it out (--exclude {values.name!r})"
-    rows = odd.arg_true() + 1
+    rows, words = odd.arg_true() + 1, text.filter(odd).unique(maintain_order=True)[:SHOWN]
     where = f"data row {rows[0]}" if len(rows) == 1 else f"{len(rows):,} rows, first in data row {rows[0]}"
     return (
-        f"column {values.name!r} holds numbers, but for {text[rows[0] - 1]!r} in {where}; correct it, say what means "
-        "missing (--null-values) or how numbers are written (--thousands, --decimal), or leave the column out "
-        f"(--exclude {values.name!r})"
+        f"column {values.name!r} holds numbers, but for {text[rows[0] - 1]!r} in {where}; correct it, say that it "
+        f"means missing ({null_values(words, how)}) or how numbers are written (--thousands, --decimal), or leave "
+        f"the column out (--exclude {values.name!r})"
     )
+
+
+def null_values(more: Iterable[str], dialect: Dialect) -> str:
+    """Option that counts more values as missing: the whole of it, since it replaces the usual ones."""
+    known = numerals.USUAL_MISSING if dialect.missing is None else dialect.missing
+    words = (f'"{word}"' if "," in word else word for word in (*more, *known))
+    return f"--null-values {shlex.quote(','.join(words))}"
 
 
 def _without_ignored(found: Opened, reading: Reading) -> tuple[list[str], list[str]]:

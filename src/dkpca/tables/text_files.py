@@ -21,7 +21,8 @@ from dkpca.settings import Allowed, choice, setting
 from dkpca.tables import numerals
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
-ROWS = 2000  # of the head that are looked at
+ROWS, TITLES = 2000, 10  # rows of the head that are looked at; for a title
+A_NUMBER = "|".join(numerals.PLAIN.values())
 UNNAMED = "unnamed"
 MOST_COLUMNS = 2**20
 UTF8 = "utf-8-sig"  # with or without its mark
@@ -71,18 +72,28 @@ def described(dialect: Dialect) -> list[str]:
     return [f"format: {words}"] if words else []
 
 
-def header(cells: Sequence[str], source: str) -> tuple[list[str], list[str]]:
+def header(rows: Sequence[Sequence[str]], source: str) -> tuple[list[str], list[str]]:
     """Names of all columns, each once, and notes; columns without a name get one by their position."""
+    check_title(rows, source)
+    cells = rows[0]
     if not any(map(str.strip, cells)):
         raise InputError(f"{source}: no header row found; write the names of the columns into the first line")
     if len(cells) > MOST_COLUMNS:
         raise InputError(f"{source}: has {len(cells):,} columns, more than {MOST_COLUMNS:,}; check the file")
     names = [cell.strip() or f"{UNNAMED}_{position + 1}" for position, cell in enumerate(cells)]
     check_names(names, source)
-    plain = "|".join(numerals.PLAIN.values())
-    numbers = [name for name in names[1:] if re.search(plain, name) and not name.isdecimal()]
+    numbers = [name for name in names[1:] if re.search(A_NUMBER, name) and not name.isdecimal()]
     said = "the header has the number {!r}; if it is a row of data, write a header above it"
     return names, [said.format(number) for number in numbers[:1]]
+
+
+def check_title(rows: Sequence[Sequence[str]], source: str) -> None:
+    """Refuse a table with a title above its header: a row of few cells, above one of many that has no number."""
+    filled = [[cell.strip() for cell in row if cell.strip()] for row in rows[:TITLES]]
+    below = next((row for row in filled if len(row) >= max(3, 2 * len(filled[0]))), [])
+    if filled[0] and below and not any(re.search(A_NUMBER, cell) for cell in below):
+        where = f"row 1 looks like a title ({filled[0][0]!r}), and row {filled.index(below) + 1} like the header"
+        raise InputError(f"{source}: {where}; delete the rows above the header, or name every column in row 1")
 
 
 def check_names(names: Sequence[str], source: str) -> None:
@@ -113,8 +124,11 @@ def open_text(path: Path, asked: Dialect) -> Opened:
         raise InputError(f"{path}: has old Macintosh line endings (CR); save it with other line endings")
     separator = asked.separator or _separator(path, encoding, first)
     rows = _rows(path, encoding, separator, ROWS)
-    names, notes = header(rows[0], str(path))
-    (width, _), *_ = Counter(len(row) for row in rows[1:] if row).most_common(1) or [(len(names), 0)]
+    (width, _), *_ = Counter(len(row) for row in rows[1:] if row).most_common(1) or [(len(rows[0]), 0)]
+    if not asked.separator and (width == 1 or width != len(rows[0])):  # a title says nothing about the separator
+        for mark in SEPARATORS:
+            check_title(_rows(path, encoding, mark, TITLES), str(path))
+    names, notes = header(rows, str(path))
     if len(names) < width:
         raise InputError(
             f"{path}: the first line has {len(names)} names, but most rows have {width} values; remove lines above "
@@ -139,10 +153,10 @@ def _rows(path: Path, encoding: str, separator: str, most: int) -> list[list[str
 
 def _separator(path: Path, encoding: str, first: str) -> str:
     """The one mark that cuts the header; of several, the one that cuts all rows into as many cells."""
-    marks = [mark for mark in SEPARATORS if mark in first and len(_rows(path, encoding, mark, 1)[0]) > 1]
+    rows = {mark: _rows(path, encoding, mark, ROWS) for mark in SEPARATORS if mark in first}
+    marks = [mark for mark, cut in rows.items() if len(cut[0]) > 1]
     if len(marks) > 1:
-        widths = {mark: {len(row) for row in _rows(path, encoding, mark, ROWS) if row} for mark in marks}
-        marks = [mark for mark in marks if len(widths[mark]) == 1] or marks
+        marks = [mark for mark in marks if len({len(row) for row in rows[mark] if row}) == 1] or marks
     if len(marks) > 1:
         candidates = " or ".join(SEPARATORS[mark] for mark in marks)
         raise InputError(f"{path}: its columns may be separated by {candidates}; choose one with --separator")
