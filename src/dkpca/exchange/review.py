@@ -57,7 +57,7 @@ TOO_MANY = (
 )
 UNMEASURED = "something that cannot be measured"  # and counts as recovered
 SHOWN_COLUMNS = 8  # or more, if more are above the limit
-LITTLE, DOMINANT = 0.2, 0.9  # of the variance
+LITTLE = 0.2  # of the variance
 MOST_ROWS, FEWEST_ROWS = 3000, 200  # of all parties together in a rehearsal, and of each
 MANY_NUMBERS, MOST_NUMBERS = 2**25, 2**27  # of a rehearsal: beyond, it has fewer rows; or is not made
 INDEPENDENT, ALIKE, COPIES = "independent columns", "own rows, shuffled", "own rows"  # in the place of the others'
@@ -107,8 +107,8 @@ class Review:
     public: tuple[str, ...] = ()  # parties whose columns the center is taken to have
     at_worst: float | None = None  # R squared where the others' columns hide nothing; None: they are not to hide any
     to_close: bool = False  # whether an earlier study counts that would not, were it closed
+    dominant: str = ""  # the column with nearly all of the distances between samples, in words
     signed: bool = False  # whether this member has signed already
-    dominant: str = ""  # the one or two columns with nearly all of the variance, in words
 
     @property
     def green(self) -> bool:
@@ -127,7 +127,6 @@ class Review:
             "limits": [vars(finding) for finding in self.findings],
             "nearest": self.nearest,
             "public": list(self.public),
-            "dominant": self.dominant,
         }
 
     def words(self) -> list[str]:
@@ -173,7 +172,10 @@ class Review:
         """What a member should know of the plan beyond its limits."""
         plan = self.study.plan
         lines = [] if self.findings else [f"Nothing of {plan.center}'s leaves: it has no table."]
-        lines += [f"{self.dominant}; ask {plan.center} for a plan with --standardize."] if self.dominant else []
+        apart = (
+            f"{self.dominant} of the distances between your samples; ask {plan.center} for a plan with --standardize."
+        )
+        lines += [apart] if self.dominant else []
         if self.leaving and plan.protect == "blind":
             already = f"If {plan.center} might already hold another party's columns, list that party under public"
             lines.append(f"{already} in limits.toml. Now: {', '.join(self.public) or 'none'}.")
@@ -309,23 +311,9 @@ def review(case: Case, study: Study) -> Review:
     exposed = replace(case, limits=replace(case.limits, public=case.plan.parties))
     at_worst = max(_worst(exposed, COPIES)[0].values(), default=0.0) if hidden else None
     columns = worst | dict.fromkeys(case.in_the_clear, 1.0)
-    public, dominant = case.limits.public, _dominant(case)
-    return Review(study, leaving, columns, findings, nearest, public, at_worst, to_close, dominant=dominant)
-
-
-def _dominant(case: Case) -> str:
-    """Name one or two of several columns that decide the result, since they vary most in the units of the table."""
-    kernel, X = case.fit.family_of(case.name), case.table.X
-    if case.fit.standardize or kernel.columns_are != "quantities" or kernel.of_counts:
-        return ""
-    shares = np.var(X / (np.max(np.abs(X), initial=0.0) or 1.0), axis=0)
-    shares /= np.sum(shares) or 1.0
-    order = np.argsort(-shares, kind="stable")
-    held = np.cumsum(shares[order])
-    count = next((n for n in (1, 2) if 2 * n < len(held) and held[n - 1] > DOMINANT), 0)
-    names = " and ".join(repr(case.table.columns[column]) for column in order[:count])
-    said = f"{names} hold{'s' * (count == 1)} {in_percent(held[count - 1])} of the variance of your columns"
-    return said if count else ""
+    found = None if case.fit.standardize else protocols.unscaled(case.fit, case.name).dominant_column(case.table.X)
+    dominant = "" if found is None else f"{case.table.columns[found[0]]!r} makes up {in_percent(found[1])}"
+    return Review(study, leaving, columns, findings, nearest, case.limits.public, at_worst, to_close, dominant)
 
 
 def keep(memory: StudyMemory, found: Review, case: Case) -> None:

@@ -160,6 +160,11 @@ class Kernel(ABC):
         """Return the kernel that does not count on the center to finish it: for parties with different kernels."""
         return replace(self, own=True) if self.sends_diagonal else self  # type: ignore[type-var]
 
+    @property
+    def forgets(self) -> str:
+        """What of a row no kernel value depends on: "lengths" or "signs"; empty: nothing."""
+        return ""
+
     def scale_by_column(self, X: Array) -> Array:
         """Part of each column in `scale_statistic`; a kernel of your own with a width should say it."""
         return namespace(X).zeros_like(X[0, :])
@@ -170,14 +175,14 @@ class Kernel(ABC):
         return float(namespace(parts).sum(parts))
 
     def dominant_column(self, X: Array) -> tuple[int, float] | None:
-        """Column that makes up nearly all of what gamma multiplies, and its share; None: there is none."""
-        # A sum over columns of mean distances. Some of the rows are looked at; constant columns do not count.
+        """Column that makes up nearly all of the mean distance, and its share; None: there is none."""
+        # That which gamma multiplies, or the variance. Some of the rows are looked at; constant columns do not count.
         rows = at_hand(X[:: max(1, X.shape[0] // JUDGED_ROWS), :])
-        if not self.has_width or self.columns_are != "quantities" or self.of_counts or rows.shape[0] < 2:
+        if self.columns_are != "quantities" or self.of_counts or rows.shape[0] < 2:
             return None  # counts have one unit, and cannot be standardized
         xp = namespace(rows)
         with quiet():
-            parts = self.scale_by_column(rows)
+            parts = self.scale_by_column(rows) if self.has_width else xp.var(rows, axis=0)
             share = float(xp.max(parts) / xp.sum(parts))
         varying = int(xp.sum(xp.astype(parts > 0, xp.int64)))
         return (int(xp.argmax(parts)), share) if varying > 1 and share > DOMINANT else None

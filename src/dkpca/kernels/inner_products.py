@@ -137,6 +137,10 @@ class Polynomial(OfInnerProducts):
     def law(self) -> Law | None:
         return None if self.own else Power(self.degree, self.gamma, self.coef0)
 
+    @property
+    def forgets(self) -> str:
+        return "signs" * (self.own and self.coef0 == 0 and self.degree % 2 == 0)
+
     def check(self, X: Array) -> None:
         if not self.own:
             return
@@ -207,6 +211,10 @@ class CosineKernel(OfInnerProducts):
     @property
     def law(self) -> Law | None:
         return None if self.own else COSINE
+
+    @property
+    def forgets(self) -> str:
+        return "lengths" * self.own
 
     def features(self, X: Array) -> Array:
         if not self.own:

@@ -19,7 +19,7 @@ from scipy.sparse.csgraph import shortest_path
 from scipy.spatial.distance import cdist
 
 from dkpca.errors import InputError
-from dkpca.kernels import CosineKernel, Kernel, Linear, Polynomial
+from dkpca.kernels import Kernel, Linear
 from dkpca.linalg.arrays import quiet, to_numpy
 from dkpca.linalg.precision import Rounded
 from dkpca.linalg.rows import column_scales, standardized
@@ -317,9 +317,7 @@ def _times(column: Matrix) -> Matrix:
 
 def by_signs(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | None:
     """Rows but for their signs, which is all that an even power forgets: not measured, and so counted as told."""
-    kernel = seen.kernel
-    told = isinstance(kernel, Polynomial) and kernel.own and kernel.coef0 == 0 and kernel.degree % 2 == 0
-    return np.ones((len(draws), truth.n_columns)) if told else None
+    return np.ones((len(draws), truth.n_columns)) if seen.kernel.forgets == "signs" else None
 
 
 ATTACKS: dict[str, Callable[[Seen, Truth, Sequence[Matrix]], Matrix | None]] = {
@@ -580,9 +578,9 @@ def against(
     # The strongest result of each attack counts. Two factors of the same rows may tell together what neither tells.
     found = [run(each, truth, draws) for each in seen]
     for each in seen:
-        if isinstance(each.kernel, CosineKernel) and each.kernel.own:  # which tells the rows but for their lengths
-            shapes = map(each.kernel.features, (table, standardized(table, *column_scales(table))))
-            found += [run(each, Truth.of(to_numpy(shape)), draws) for shape in shapes]
+        for part in (table, standardized(table, *column_scales(table))) if each.kernel.forgets == "lengths" else ():
+            shapes = part / np.maximum(np.linalg.norm(part, axis=1, keepdims=True), 1e-300)
+            found.append(run(each, Truth.of(shapes), draws))
     if len(seen) > 1:
         both = np.hstack([_to_one(part) for each in seen for part in (each.factor, each.coordinates)])
         decoded = by_decoding(replace(seen[0], factor=both), truth, draws)
