@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.linalg import eigh
 from scipy.spatial.distance import cdist
 
 from dkpca import wire
@@ -807,6 +808,33 @@ class TestASecondStudy:
         assert max(both[column] - alone[column] for column in alone) > 0.15
         assert all(both[column] > alone[column] - 0.1 for column in alone)
 
+    @pytest.mark.parametrize(("protect", "width"), [("sums", 40), ("none", 70)])
+    def test_under_other_weights_tells_the_columns_and_is_red(self, protect, width, tmp_path):
+        """With a sample less, all deviations are others, and so are the weights. The careless twin forgets."""
+        fit = {"kernel": "linear", "protect": protect, "n_components": 2, "standardize": True}
+        fit |= {"rank": width, "precision": "float64"} if protect == "none" else {}
+        given, matrices = tables(150, width), []
+        less = {name: (ids[:-1], X[:-1]) for name, (ids, X) in given.items()}
+        (tmp_path / "second").mkdir()
+        second = Consortium(tmp_path / "second", less, fit, align="position", samples=50).join(**MEASURED)
+        first = founded(tmp_path, fit, MEASURED, given)
+        for each in (first, second):
+            alone = max(each.at("airline", study.review).columns.values())
+            each.sign().finish()
+            sent = decode_model((each.root / "center/result/model.safetensors").read_bytes()).summaries
+            A = np.asarray(sent["airline" if protect == "none" else min(sent)].factor.decode(), dtype=float)[:149]
+            matrices.append((A - A.mean(axis=0)) @ (A - A.mean(axis=0)).T)
+        # K_1 = X W_1 X' and K_2 = X W_2 X' have X in common: the generalized eigenvectors, without any known row.
+        Q = np.linalg.svd(matrices[0])[0][:, : width if protect == "none" else 3 * width]
+        one, two = (Q.T @ K @ Q for K in matrices)
+        columns = Q @ one @ eigh(two, one)[1]
+        real = [np.max(np.corrcoef(column, columns.T)[0, 1:] ** 2) for column in less["airline"][1].T]
+        assert np.median(real) > 0.9
+        assert alone < 0.65
+        for path in (tmp_path / "airline/studies").iterdir():
+            shutil.copytree(path, second.root / "airline/studies" / path.name)
+        assert min(second.at("airline", study.review).columns.values()) == 1.0
+
     def test_of_a_table_with_a_row_more_is_attacked_at_the_same_samples(self, tmp_path):
         """Rows drawn by the length of the table are others as soon as it grows, and then no union is measured."""
         few = {"gamma": 0.02, "rank": 2, "n_components": 2}
@@ -962,9 +990,14 @@ class TestASecondStudy:
             "masked sums of the same samples with other parties or columns"
         ]
 
-    @pytest.mark.parametrize("how", ["other ids", "by position"])
+    @pytest.mark.parametrize("how", ["other ids", "other ids, two rows alike", "by position"])
     def test_of_masked_sums_is_red_where_the_same_rows_have_other_ids_or_none(self, how, tmp_path):
         self.four(tmp_path).sign("airline")
+        if how == "other ids, two rows alike":
+            (path,) = (tmp_path / "airline/studies").glob(f"*/{ABOUT}")
+            about = json.loads(path.read_bytes())
+            about["rows"][0] = ""  # as of a table in which another row is like the first
+            path.write_text(json.dumps(about))
         again = self.second(tmp_path, self.SUMS, ANYTHING, width=FEW, named="t")
         if how == "by position":
             path = tmp_path / "airline/party.toml"

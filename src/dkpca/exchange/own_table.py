@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -48,9 +49,10 @@ class OwnTable:
 
     @property
     def rows(self) -> list[str]:
-        """Digest of the numbers of each sample, to find it again under another id; none where samples are alike."""
+        """Digest of the numbers of each sample, to find it again under another id; empty where another is alike."""
         found = [sha256(np.ascontiguousarray(row).tobytes())[:24] for row in self.X]
-        return found if len(set(found)) == len(found) else []
+        times = Counter(found)
+        return [each * (times[each] == 1) for each in found]
 
     @property
     def notes(self) -> list[str]:

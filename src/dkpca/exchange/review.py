@@ -28,6 +28,7 @@ from dkpca.exchange.protocols import Terms
 from dkpca.fusion import FusedModel
 from dkpca.fusion.covariates import Covariates
 from dkpca.kernels import Kernel, Linear
+from dkpca.kernels.base import BALANCED
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.rows import column_scales, standardized
 from dkpca.messages import Go, Reveal, Seed, Shape, Statistics, Summary
@@ -235,6 +236,11 @@ class Case:
         return list(np.array(self.table.samples, dtype=object)[self.rows])
 
     @cached_property
+    def digests(self) -> list[str]:
+        """Digests of the numbers of these samples, by which they are found again under other names."""
+        return list(np.array(self.table.rows, dtype=object)[self.rows])
+
+    @cached_property
     def before(self) -> list[tuple[dict[str, Any], dict[str, Matrix]]]:
         """What the other studies of this table let out, which were signed."""
         found = []
@@ -260,7 +266,7 @@ class Case:
         now = _named(table or self.table)
         if None in (about.get(key) for key in now) or about["named_by"] != now["named_by"]:
             return True
-        return any(not set(now[key]).isdisjoint(about[key]) for key in ("samples", "rows"))
+        return any(set(now[key]) & set(about[key]) - {""} for key in ("samples", "rows"))
 
     def summed_otherwise(self, table: OwnTable) -> int:
         """Count the studies of some of these samples that together with this one tell one party's part of them."""
@@ -320,6 +326,7 @@ def keep(memory: StudyMemory, found: Review, case: Case) -> None:
     """Keep what the study would let out, so that later reviews measure the union with it once this one is signed."""
     about: dict[str, Any] = {"parties": case.plan.parties, "protect": case.plan.protect, "keys": case.keys}
     about |= {"columns": dict(found.columns), "roster": dict(case.roster), **_named(case.table)}
+    about |= {"digests": case.digests, "standardize": case.fit.standardize}
     seen = [(f"factor{number}", each.seen) for number, each in enumerate(found.leaving)]
     seen += [(f"{TURNED}{number}", each.beside) for number, each in enumerate(found.leaving)]
     arrays: dict[str, Any] = {name: each.factor.astype(np.float32) for name, each in seen if each is not None}
@@ -373,11 +380,15 @@ def _worst(case: Case, *others: str) -> tuple[dict[str, float], tuple[Leaving, .
         here = dict.fromkeys(table.columns, 0.0)
         try:
             now = tuple(_leaves(here_case, is_known=len(widths) == 1))
-            seen = [*(each.seen for each in now if each.seen is not None), *before]
+            own = [each.seen for each in now if each.seen is not None]
+            seen = own + [each for each, _ in before]
             if any(each.what.startswith(UNMEASURED) for each in now):  # however few rows are taken for known
                 here = dict.fromkeys(table.columns, 1.0)
             elif seen:
                 here = dict(zip(table.columns, attack(seen, table.X[case.rows]).columns, strict=True))
+                reweighted = [each for each, otherwise in before if otherwise]
+                twice = recovery.told_twice(own, reweighted, table.X[case.rows], len(table.X))
+                here |= {column: 1.0 for column, told in zip(table.columns, twice, strict=True) if told}
         except (DKPCAError, ValueError, np.linalg.LinAlgError) as error:  # as of numbers that overflow under a width
             now = (Leaving(f"{UNMEASURED}: {error}", case.plan.center, 0, _plain(table.X[case.rows], table)),)
             here = dict.fromkeys(table.columns, 1.0)
@@ -427,7 +438,8 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
     if plan.align == "psi":
         J, after = len(plan.parties), plan.parties[(plan.parties.index(name) + 1) % len(plan.parties)]
         what = f"blinded sample ids, in a ring of {J} rounds (each party runs once a round)"
-        yield Leaving(what, f"{after}, and on to {center}", 32 * J * T, None)
+        length = T if fit.lacking in ("mean", "complete") else 1 << max(0, T - 1).bit_length()  # of a padded list
+        yield Leaving(what, f"{after}, and on to {center}", 32 * J * length, None)
     if table.covariates:
         covariates, blind = Covariates.of(table.covariates), plan.protect == "blind"
         if blind:
@@ -452,8 +464,11 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
     if bounds or (protected and not is_known):
         what = "the power of two below which all numbers of all parties are, masked"
         yield Leaving(what, center, 16 * len(POWERS) * max(1, len(bounds)), None)
-    if not is_known and plan.protect != "sums":
-        what = "mean distance between your samples, from which gamma follows" + ", masked" * protected
+    kernel = protocols.unscaled(fit, name)
+    balanced = fit.weights == BALANCED and kernel.has_width and kernel.unit_diagonal  # gamma is then its own
+    if balanced or (not is_known and plan.protect != "sums"):
+        masked = ", masked" * (protected and not balanced)
+        what = f"mean distance between your samples, from which gamma follows{masked}"
         yield Leaving(what, center, wire.size(Statistics(name, T, table.X.shape[1], 1.0)), None)
     if plan.protect == "sums":
         yield from _sums(case, model, tables)
@@ -636,16 +651,20 @@ def _plain(factor: Matrix, table: OwnTable, others: Matrix | None = None) -> See
     return Seen(factor / size, Linear(), 0.0, min(table.X.shape[1], len(factor)), others)
 
 
-def _left_before(case: Case) -> list[Seen]:
-    """What earlier studies let out about these rows; rows that they did not have are zeros."""
+def _left_before(case: Case) -> list[tuple[Seen, bool]]:
+    """What earlier studies let out about these rows, zeros for others; and whether columns may weigh otherwise."""
     found = []
     for about, arrays in case.before:
-        place = {key: position for position, key in enumerate(about["keys"])}
-        rows = [position for position, key in enumerate(case.keys) if key in place]
+        by_name = {key: position for position, key in enumerate(about["keys"])}
+        again = {digest: position for position, digest in enumerate(about.get("digests", ())) if digest}
+        places = [again.get(digest, by_name.get(key)) for digest, key in zip(case.digests, case.keys, strict=True)]
+        rows = [row for row, place in enumerate(places) if place is not None]
+        reweighted = case.fit.standardize or about.get("standardize", True)  # by other samples, or not at all
+        both_blind = about["protect"] == case.plan.protect == "blind"
         for factor in arrays.values():
-            here = np.zeros((len(case.keys), factor.shape[1]))
-            here[rows] = factor[[place[case.keys[row]] for row in rows]]
-            found.append(_plain(here, case.table))
+            here = np.zeros((len(places), factor.shape[1]))
+            here[rows] = factor[[place for place in places if place is not None]]
+            found.append((_plain(here, case.table), reweighted and not both_blind))
     return found
 
 

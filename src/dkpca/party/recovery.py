@@ -591,6 +591,26 @@ def against(
     return Measurement(len(draws[0]), len(table), strongest)
 
 
+def told_twice(now: Sequence[Seen], before: Sequence[Seen], table: Matrix, n_samples: int) -> Matrix:
+    """Which columns lie in what is seen now and in what was seen before, where their weights were others.
+
+    Two matrices X W X' with different weights W have the columns as their generalized eigenvectors: nobody needs to
+    know a row. Counted, not run, since the samples that all parties have, and so the weights, are not known yet.
+    """
+
+    def lie_in(seen: Sequence[Seen]) -> Matrix:
+        told = np.zeros(table.shape[1], dtype=bool)
+        for each in seen:
+            rows = np.any(each.factor != 0, axis=1)  # the others were not in that study
+            for part in (each.factor[rows], each.coordinates[rows, : min(each.n_features, MOST_COMPONENTS)]):
+                D, V = in_equal_lengths(part), Truth.of(table[rows]).values[:, : table.shape[1]]
+                rest = np.linalg.norm(V - D @ (D.T @ V), axis=0)
+                told |= (rest < NEARLY_SENT) & np.any(V != 0, axis=0) & (D.shape[1] < n_samples - 1)
+        return told
+
+    return lie_in(now) & lie_in(before) if before else lie_in([])
+
+
 def rare_first(order: Matrix, table: Matrix) -> Matrix:
     """Return the order of rows with some first that have what few have: else there might be none among the first."""
     first = dict[int, None]()

@@ -1,4 +1,4 @@
-"""Which samples the parties share, found so that nobody can test a guess offline.
+"""Which samples the parties share, found so that no member alone can test a guess offline.
 
 Each party hashes its ids to points of P-256, raises them to its secret and hands the list on; every other party
 raises it further. Exponents commute: the fully raised values of an id are equal whichever party it came from, and
