@@ -49,7 +49,7 @@ def test_other_laws_refuse_with_the_reason(tables, settings):
     fit, new = tables
     model = DKPCA(2, **settings).fit(fit)
     with pytest.raises(
-        InputError, match=r"from b, and the fit is the \w+ kernel of the joined table.*--lacking mean"
+        InputError, match=r"from b, and the fit is the \w+ kernel of the joined table.*lacking='mean'"
     ):
         model.transform(without(new, "b"))
 

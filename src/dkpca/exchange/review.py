@@ -433,13 +433,7 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
     """Everything that leaves under one width, known or a bound of it, with what an attacker sees of some rows."""
     plan, fit, name, table, rows = case.plan, case.fit, case.name, case.table, case.rows
     T, center, members = len(table.X), plan.center, f"{plan.center} and all who get the result"
-    if plan.align == "tokens":
-        yield Leaving("keyed tokens of the sample ids", center, 16 * T, None)
-    if plan.align == "psi":
-        J, after = len(plan.parties), plan.parties[(plan.parties.index(name) + 1) % len(plan.parties)]
-        what = f"blinded sample ids, in a ring of {J} rounds (each party runs once a round)"
-        length = T if fit.lacking in ("mean", "complete") else 1 << max(0, T - 1).bit_length()  # of a padded list
-        yield Leaving(what, f"{after}, and on to {center}", 32 * J * length, None)
+    yield from _of_ids(case)
     if table.covariates:
         covariates, blind = Covariates.of(table.covariates), plan.protect == "blind"
         if blind:
@@ -498,6 +492,19 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
         seen_new = None if batch else _plain(new[: len(rows)], table, new[len(rows) :])
         what = f"batch {batch + 1} of new samples" + ", measured as if the others' shares hid nothing" * hidden
         yield Leaving(what, center, 8 * plan.batch_samples * count, seen_new)
+
+
+def _of_ids(case: Case) -> Iterator[Leaving]:
+    """What is sent to find the samples that all parties have."""
+    plan, T, center = case.plan, len(case.table.X), case.plan.center
+    if plan.align == "tokens":
+        yield Leaving("keyed tokens of the sample ids", center, 16 * T, None)
+    if plan.align == "psi":
+        J, after = len(plan.parties), plan.parties[(plan.parties.index(case.name) + 1) % len(plan.parties)]
+        what = f"blinded sample ids, in a ring of {J} rounds (each party runs once a round)"
+        is_padded = case.fit.lacking not in ("mean", "complete")
+        length = 1 << max(0, T - 1).bit_length() if is_padded else T
+        yield Leaving(what, f"{after}, and on to {center}", 32 * J * length, None)
 
 
 def _to_a_party(case: Case, model: FusedModel, scores: Matrix) -> Iterator[Leaving]:
