@@ -60,6 +60,11 @@ def test_float32_is_not_used_where_its_rounding_would_show():
     assert rounding_in_blocks(100, 1e6, 1e4, 2.0**-53)[1]
 
 
+@pytest.mark.parametrize("unit", [1e-50, 1e50])
+def test_float32_is_not_used_where_it_has_no_such_numbers(unit):
+    assert not rounding_in_blocks(100, 1e6 * unit, 1e4 * unit, 2.0**-53)[1]
+
+
 @pytest.mark.parametrize("center", [False, True])
 @pytest.mark.parametrize("kernel", [RBF(0.2), Linear()])
 def test_pairs_by_landmarks_state_a_true_tail_that_is_much_less_than_the_trace(kernel, center):

@@ -78,6 +78,7 @@ FEW = 2 * SMALL  # rows for which float32 is precise enough: n^2 / 2 roundings a
 WIDER = 1.003  # ... what a bound on a norm is widened by
 SINGLE = 2.0**-24  # largest relative error of a rounding in float32
 Rounding = tuple[bool, float, float]  # differences in float32; a share of the trace of a block; what is beside it
+IN_SINGLE = 1e-25, 1e35  # traces of matrices whose entries neither vanish nor overflow in float32
 ROUGH = 2e-3  # rounding in float32, as a share of the eigenvalue behind the last, that is not worth twice the time
 
 
@@ -157,7 +158,7 @@ def _norms(P: Array) -> Array:
 def rounding_in_blocks(m: int, trace: float, next_value: float, own: float) -> tuple[float, bool]:
     """Bound on the rounding of F F' with m columns, and whether float32 is good enough; `own` is the unit of F."""
     in_single = growth(m) * SINGLE * trace
-    rough = in_single <= ROUGH * next_value
+    rough = in_single <= ROUGH * next_value and IN_SINGLE[0] < trace < IN_SINGLE[1]
     return (in_single if rough else growth(m) * own * trace), rough
 
 
