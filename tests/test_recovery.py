@@ -21,6 +21,7 @@ from dkpca.party.recovery import (
     regressions,
     rotated,
     seen_in,
+    told_twice,
 )
 
 RANDOM = np.random.default_rng(7)
@@ -448,6 +449,21 @@ def test_a_kernel_that_forgets_the_lengths_of_rows_tells_their_directions(rng):
     shapes = X / np.linalg.norm(X, axis=1, keepdims=True)
     assert r_squared(by_ridge(summary.factor.decode(), np.arange(30), shapes[:30]), shapes).min() > 0.99
     assert min(measure(summary, X).columns) > 0.99
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1e200])
+def test_directions_of_rows_are_told_whatever_their_unit(unit, rng):
+    X = rng.standard_normal((100, 4)) * rng.lognormal(0.0, 2.0, (100, 1))
+    seen = [seen_in(summary_of(X, CosineKernel(own=True), 4), np.arange(100))]
+    assert min(against(seen, unit * X).columns) > 0.99
+
+
+def test_columns_are_told_twice_only_where_both_studies_have_the_samples(rng):
+    X = rng.standard_normal((60, 4))
+    now, again, others = (Seen(part, Linear(), 0.0, 4) for part in (X, X * [1.0, 1.1, 1.2, 1.3], 0.0 * X))
+    assert told_twice([now], [again], X, 60).all()
+    assert not told_twice([now], [others], X, 60).any()
+    assert not told_twice([now], [], X, 60).any()
 
 
 def test_a_kernel_that_forgets_the_signs_of_rows_counts_as_if_it_told_all(rng):

@@ -835,6 +835,13 @@ class TestASecondStudy:
             shutil.copytree(path, second.root / "airline/studies" / path.name)
         assert min(second.at("airline", study.review).columns.values()) == 1.0
 
+    def test_of_other_samples_is_measured_as_if_it_were_the_first(self, tmp_path):
+        few = {"gamma": 0.02, "rank": 2, "n_components": 2, "standardize": True}
+        founded(tmp_path, few, MEASURED).sign("airline")
+        found = self.second(tmp_path, few, MEASURED, later=120).at("airline", study.review)
+        assert not any(reviews.UNMEASURED in each.what for each in found.leaving)
+        assert max(found.columns.values()) < 0.9
+
     def test_of_a_table_with_a_row_more_is_attacked_at_the_same_samples(self, tmp_path):
         """Rows drawn by the length of the table are others as soon as it grows, and then no union is measured."""
         few = {"gamma": 0.02, "rank": 2, "n_components": 2}

@@ -153,7 +153,7 @@ def frozen(memory: StudyMemory) -> OwnTable:
 
 
 def changed_since(folder: Path, memory: StudyMemory) -> list[str]:
-    """Say that the table was written after it was signed: the study goes on with what was signed."""
+    """Say that the table was written after it was signed; of one that is gone or hidden there is nothing to say."""
     with suppress(DKPCAError, OSError):
         table = party_file.read(folder / PARTY_FILE).table
         if table.stat().st_mtime_ns > (memory.path / "table/about.json").stat().st_mtime_ns:

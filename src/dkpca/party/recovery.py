@@ -43,6 +43,7 @@ RARE = 0.1  # of the samples: known rows hardly tell about a column that fewer h
 RARE_ROWS = 5  # attacked of such a column, whatever the others are
 FENCE = 1.5  # Tukey's, of quartile ranges beyond the quartiles: values beyond are far out
 FARTHEST = 50  # one sample in so many is far out
+FEWEST_ROWS = 3  # that two studies share: fewer have no directions to compare
 STEPS = 20  # of ICA from the truth: what many samples do not hold there is lost in few
 ON_GRID = 1e-9  # of a column's range, by which numbers of a grid may be off it
 FINEST_GRID = 1e-7  # step of one, as a share of that range: among finer ones all numbers are on a grid by chance
@@ -254,17 +255,17 @@ def by_lengths(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | No
 def by_values(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
     """Searching what was sent for columns on a grid, which are there once, if at all; then for what is beside."""
     scores, n = np.zeros((len(draws), truth.n_columns)), len(truth.values)
-    few = np.flatnonzero(np.linalg.norm(truth.values, axis=0) > 0)
-    V = truth.values[:, few] / np.linalg.norm(truth.values[:, few], axis=0)
+    varying = np.flatnonzero(np.linalg.norm(truth.values, axis=0) > 0)
+    V = truth.values[:, varying] / np.linalg.norm(truth.values[:, varying], axis=0)
     bits = n * np.array([_bits(each, -np.log2(np.finfo(float).eps)) for each in V.T])
     for part in (seen.factor, seen.coordinates[:, : min(seen.n_features, MOST_COMPONENTS)]):
         # A column that is in the m directions sent, but for a share, is told so many bits by the other n - m; all of
-        # its samples together have n times its entropy. Zeros and ones are found by enumeration, others as short
-        # vectors of a lattice (LLL).
+        # its samples together have n times its entropy. It is found by turns, as the nearest vector that was sent and
+        # the nearest on the grid (difference map), or as a short vector of a lattice (LLL).
         D = in_equal_lengths(part)
         rest = np.maximum(np.linalg.norm(V - D @ (D.T @ V), axis=0), np.finfo(float).eps)
         found = (rest < NEARLY_SENT) & ((n - 1 - D.shape[1]) * -np.log2(rest) > bits)
-        scores[:, truth.column[few[found]]] = 1.0
+        scores[:, truth.column[varying[found]]] = 1.0
         # What a column adds to inner products points one way among the features; without it, others are seen better.
         F = _to_one(part - part.mean(axis=0))
         ways = scipy.linalg.orth(np.linalg.lstsq(F, V[:, found], rcond=None)[0])
@@ -577,10 +578,9 @@ def against(
     truth, draws = Truth.of(table, columns_are), draws_of(len(table), known_rows, random_state)[:n_draws]
     # The strongest result of each attack counts. Two factors of the same rows may tell together what neither tells.
     found = [run(each, truth, draws) for each in seen]
-    for each in seen:
-        for part in (table, standardized(table, *column_scales(table))) if each.kernel.forgets == "lengths" else ():
-            shapes = part / np.maximum(np.linalg.norm(part, axis=1, keepdims=True), 1e-300)
-            found.append(run(each, Truth.of(shapes), draws))
+    for each in (one for one in seen if one.kernel.forgets == "lengths"):
+        scaled = standardized(table, *column_scales(table))
+        found += [run(each, Truth.of(_directions(part)), draws) for part in (table, scaled)]
     if len(seen) > 1:
         both = np.hstack([_to_one(part) for each in seen for part in (each.factor, each.coordinates)])
         decoded = by_decoding(replace(seen[0], factor=both), truth, draws)
@@ -589,6 +589,13 @@ def against(
     for name, scores in chain.from_iterable(each.items() for each in found):
         strongest[name] = tuple(map(max, strongest.get(name, scores), scores))
     return Measurement(len(draws[0]), len(table), strongest)
+
+
+def _directions(table: Matrix) -> Matrix:
+    """Rows brought to length 1; those of zeros stay."""
+    size = np.abs(table).max(axis=1, keepdims=True)
+    rows = table / np.where(size > 0, size, 1.0)  # first, since squares may overflow
+    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300))
 
 
 def told_twice(now: Sequence[Seen], before: Sequence[Seen], table: Matrix, n_samples: int) -> Matrix:
@@ -602,13 +609,16 @@ def told_twice(now: Sequence[Seen], before: Sequence[Seen], table: Matrix, n_sam
         told = np.zeros(table.shape[1], dtype=bool)
         for each in seen:
             rows = np.any(each.factor != 0, axis=1)  # the others were not in that study
+            if np.sum(rows) < FEWEST_ROWS:
+                continue
+            V = Truth.of(table[rows]).values[:, : table.shape[1]]
             for part in (each.factor[rows], each.coordinates[rows, : min(each.n_features, MOST_COMPONENTS)]):
-                D, V = in_equal_lengths(part), Truth.of(table[rows]).values[:, : table.shape[1]]
+                D = in_equal_lengths(part)
                 rest = np.linalg.norm(V - D @ (D.T @ V), axis=0)
                 told |= (rest < NEARLY_SENT) & np.any(V != 0, axis=0) & (D.shape[1] < n_samples - 1)
         return told
 
-    return lie_in(now) & lie_in(before) if before else lie_in([])
+    return lie_in(now) & lie_in(before)
 
 
 def rare_first(order: Matrix, table: Matrix) -> Matrix:
