@@ -131,10 +131,10 @@ class KernelGram(Gram):
             return super().within()
         kernel, make = self.kernel, as_made(self.there).make
 
-        def of(start: int, stored: Sequence[Array]) -> Callable[[Sequence[slice]], Array]:
+        def of(start: int, stored: Sequence[Array], parts: Sequence[slice]) -> Array:
             X = make(start, *stored)
             diagonal, xp = kernel.diagonal(X), namespace(X)
-            return lambda parts: set_diagonal(kernel.blocks(X, parts), xp.stack([diagonal[rows] for rows in parts]))
+            return set_diagonal(kernel.blocks(X, parts), xp.stack([diagonal[rows] for rows in parts]))
 
         return of
 
@@ -264,15 +264,11 @@ class FusedGram(Gram):
     def within(self) -> Within:
         law, make = self.law, self.table.make
 
-        def of(start: int, stored: Sequence[Array]) -> Callable[[Sequence[slice]], Array]:
+        def of(start: int, stored: Sequence[Array], parts: Sequence[slice]) -> Array:
             # Small blocks on the diagonal, all in one batched product: A_j A_j' of each slice, then the law.
-            left, xp = make(start, *stored), namespace(stored[0])
-
-            def stacked(parts: Sequence[slice]) -> Array:
-                stacks = (xp.stack([A[rows, :] for rows in parts]) for A in left)
-                return law.recombine(A @ xp.matrix_transpose(A) for A in stacks)
-
-            return stacked
+            xp = namespace(stored[0])
+            stacks = (xp.stack([A[rows, :] for rows in parts]) for A in make(start, *stored))
+            return law.recombine(A @ xp.matrix_transpose(A) for A in stacks)
 
         return of
 

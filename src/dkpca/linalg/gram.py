@@ -12,7 +12,7 @@ from dkpca.errors import InputError
 from dkpca.linalg.arrays import Array, MemoryLimit, device, eps, growth, itemsize, like, namespace, to_numpy, unit
 from dkpca.linalg.rows import Distinct, Index, Made, in_order, off, pick, slices, tile_bytes
 
-Within = Callable[[int, Sequence[Array]], Callable[[Sequence[slice]], Array]]
+Within = Callable[[int, Sequence[Array], Sequence[slice]], Array]
 SHARES = 8  # of the tiles of a product, each added up on its own: so many, whatever the number of threads
 
 
@@ -53,14 +53,11 @@ class Gram(ABC):
         return Made((numbers,), make, columns.shape[0])
 
     def within(self) -> Within:
-        """Say how to make blocks on the diagonal, from a group's first row and its rows of what is stored."""
+        """Say how to make blocks on the diagonal, from a strip's first row, its rows of what is stored, and parts."""
 
-        def of(start: int, stored: Sequence[Array]) -> Callable[[Sequence[slice]], Array]:
-            def stacked(parts: Sequence[slice]) -> Array:
-                places = [slice(start + rows.start, start + rows.stop, rows.step) for rows in parts]
-                return namespace(self.reference).stack([self.block(rows, rows) for rows in places])
-
-            return stacked
+        def of(start: int, stored: Sequence[Array], parts: Sequence[slice]) -> Array:
+            places = [slice(start + rows.start, start + rows.stop, rows.step) for rows in parts]
+            return namespace(self.reference).stack([self.block(rows, rows) for rows in places])
 
         return of
 

@@ -13,7 +13,7 @@ import operator
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from itertools import pairwise
 
 import numpy as np
@@ -111,7 +111,7 @@ class ResidualBound:
 
 
 def residual_bound(
-    within: Callable[[Sequence[slice]], Array], rows: slice, F: Array, V: Array, rounding: Rounding
+    within: Callable[[Sequence[slice]], Array], F: Array, V: Array, rounding: Rounding
 ) -> ResidualBound:
     """Bound K - F F' for some rows by diagonal blocks; its norm lacks the rounding, which the caller adds."""
     rough, share, slack = rounding
@@ -122,7 +122,7 @@ def residual_bound(
     cuts = sorted({0, height % blocks, blocks})  # the first of them may have a row more
     seen: list[tuple[Array, Array, Array, Array]] = []
     for some in (parts[start:stop] for start, stop in pairwise(cuts)):
-        K = within([slice(rows.start + own.start, rows.stop, blocks) for own in some])
+        K = within(some)
         traces = xp.sum(xp.linalg.diagonal(K), axis=1)
         P, own_F = K, xp.stack([F[own, :] for own in some])
         if rough:
@@ -556,7 +556,8 @@ def _lifted(
 
     def left(part: RowGroup, rows: slice, Z: Array, V: Array) -> ResidualBound:
         F = Z if substituted else solved(part.start + rows.start, Z)
-        return residual_bound(blocks(part.start, part.stored), rows, F, V[:, :k], rounding or (False, 0.0, 0.0))
+        within = partial(blocks, part.start + rows.start, [x[rows, ...] for x in part.stored])
+        return residual_bound(within, F, V[:, :k], rounding or (False, 0.0, 0.0))
 
     shift, seen = like(found.mean, weights) @ weights, None if rounding is None else left
     V, square, parts = products(chosen.features, weights, shift, gram.home, seen=seen, memory=gram.memory)
