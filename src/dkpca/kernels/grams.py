@@ -199,11 +199,10 @@ class FusedGram(Gram):
     def sent_to(self, place: Array) -> "FusedGram":
         return FusedGram(self.law, self.home_parts, place, memory=self.memory)
 
-    def rough(self, width: int) -> Gram | None:
+    def rough(self, width: int) -> Callable[[Array], Array] | None:
         if dtype_name(self.reference) != "float64" or not self.law.multiplies:
             return None
-        multiply = hadamard_on_gpu.rough(self.factors, width)
-        return None if multiply is None else RoughGram(self, multiply)
+        return hadamard_on_gpu.rough(self.factors, width)
 
     def diagonal(self) -> Array:
         return self._lengths[0]
@@ -306,25 +305,6 @@ class FusedGram(Gram):
             return times(factor, cross(factor, block))
         fast = hadamard_on_gpu.product(self.factors, block) if self.law.multiplies else None
         return super().__matmul__(block) if fast is None else fast
-
-
-class RoughGram(Gram):
-    """The fused matrix with products in few digits."""
-
-    def __init__(self, base: FusedGram, multiply: Callable[[Array], Array]) -> None:
-        self.base, self.multiply = base, multiply
-        xp = namespace(base.reference)
-        self.n, self.reference = base.n, xp.astype(base.reference[:1, :], xp.float32)
-        self.home = self.reference
-
-    def diagonal(self) -> Array:
-        return namespace(self.reference).astype(self.base.diagonal(), self.reference.dtype)
-
-    def block(self, rows: Index, columns: Index) -> Array:
-        return namespace(self.reference).astype(self.base.block(rows, columns), self.reference.dtype)
-
-    def __matmul__(self, block: Array) -> Array:
-        return self.multiply(block)
 
 
 def _weighed(K: Array, left: Array, right: Array) -> Array:

@@ -97,8 +97,8 @@ class Gram(ABC):
         """F with matrix = F F', if one with fewer than n columns is at hand."""
         return None
 
-    def rough(self, width: int) -> "Gram | None":
-        """Return the matrix in few digits, to look around in, if its products with such blocks are much faster."""
+    def rough(self, width: int) -> Callable[[Array], Array] | None:
+        """Return what multiplies such blocks in few digits, to look around, if that is much faster."""
         return None
 
     def affine(self, weights: Array) -> tuple[Array, Array, Array | None]:
@@ -203,9 +203,12 @@ class Centered(Gram):
         rounded = 8.0 * self.count * eps(self.reference)
         return self.base.noise() + rounded * self.base.trace() / math.sqrt(self.n)
 
-    def rough(self, width: int) -> Gram | None:
-        base = self.base.rough(width + self.count)  # the first product brings the images along
-        return None if base is None else self.of(base)
+    def rough(self, width: int) -> Callable[[Array], Array] | None:
+        multiply, xp = self.base.rough(width), namespace(self.taken)
+        if multiply is None:
+            return None
+        taken = xp.astype(self.taken, xp.float32)
+        return lambda block: off(taken, multiply(off(taken, block)))
 
     @property
     def factor(self) -> Array | None:

@@ -1,6 +1,7 @@
 """Block Krylov iteration on tiles: exact leading eigenpairs without the matrix."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,6 +37,7 @@ MOST_BLOCKS = 8  # blocks kept before the basis is cut back to its best part
 CORRECTING = 2  # passes to correct what was measured
 INDEPENDENT = 1e-4  # squared length that a direction must have outside of the others
 MOST_COLUMNS = 8  # blocks as wide as the first one that the space and its corrections may come to
+Multiply = Callable[[Array], Array]  # a thin block by the matrix
 STEPS, COLUMNS, CONFIDENCE = 4, 16, 1.0 - 1e-6  # of the search for missed pairs
 
 
@@ -72,16 +74,16 @@ def search(gram: Gram, V: Array, seed: int) -> Found:
         return Found(0.0, V[:, :0], 0)
     # Block Lanczos on (I - VV') K (I - VV') from random columns: its largest Ritz value is what may have been missed.
     start = like(np.random.default_rng([seed, n]).standard_normal((n, columns)), gram.reference)
-    basis, images = _krylov(gram, outside(V, start), V, STEPS)
+    basis, images = _krylov(gram.__matmul__, outside(V, start), V, STEPS)
     pairs = ritz(basis, images - times(V, cross(V, images)))
     return Found(max(0.0, float(xp.max(pairs.values))), orthonormal(pairs.vectors[:, :columns]), columns)
 
 
-def _krylov(gram: Gram, block: Array, V: Array, steps: int) -> tuple[Array, Array]:
+def _krylov(multiply: Multiply, block: Array, V: Array, steps: int) -> tuple[Array, Array]:
     """Orthonormal basis of the Krylov space of a block outside the columns of V, and the images of the basis."""
     basis = images = block[:, :0]
     for step in range(steps):
-        image = gram @ block
+        image = multiply(block)
         basis, images = beside(basis, block), beside(images, image)
         if step + 1 < steps:
             block = outside(beside(V, basis), image)
@@ -99,26 +101,27 @@ def _krylov(gram: Gram, block: Array, V: Array, steps: int) -> tuple[Array, Arra
 class LowPrecision:
     """A space of the matrix in few digits, by its Ritz pairs."""
 
-    gram: Gram  # in few digits
+    multiply: Multiply  # by the matrix, in few digits
     pairs: Ritz
 
     @classmethod
-    def of(cls, gram: Gram, start: Array, seed: int) -> "LowPrecision":
+    def of(cls, multiply: Multiply, start: Array, seed: int) -> "LowPrecision":
         """Pass over the matrix as often as a search for missed pairs does."""
-        random = like(np.random.default_rng([seed, gram.n]).standard_normal((gram.n, COLUMNS)), gram.reference)
-        block = orthonormal(beside(like(start, gram.reference), random))
-        return cls(gram, ritz(*_krylov(gram, block, block[:, :0], STEPS)))
+        few, n = namespace(start).astype(start, namespace(start).float32), start.shape[0]
+        random = like(np.random.default_rng([seed, n]).standard_normal((n, COLUMNS)), few)
+        block = orthonormal(beside(few, random))
+        return cls(multiply, ritz(*_krylov(multiply, block, block[:, :0], STEPS)))
 
     def corrections(self, found: Ritz, width: int) -> Array:
         """Directions in which the first pairs are off: Rayleigh and Ritz in few digits, but for these."""
         # In the basis [V, Z]: [[Theta, R'Z], [Z'R, Z'K Z]], with Z what few digits know and R the residuals measured.
-        few = self.gram.reference
+        few = self.pairs.vectors
         V, residuals = like(found.vectors[:, :width], few), like(found.residuals()[:, :width], few)
         Z, images = self.pairs.vectors[:, width:], self.pairs.images[:, width:]
         shown = cross(V, Z)
         Z, images = Z - times(V, shown), images - times(like(found.images[:, :width], few), shown)
         # Not outside of Z: a correction is mostly one of its columns.
-        added, their_images = _krylov(self.gram, outside(V, residuals), V, CORRECTING)
+        added, their_images = _krylov(self.multiply, outside(V, residuals), V, CORRECTING)
         Z, images = beside(Z, added), beside(images, their_images)
         square, own, coupling = (
             to_numpy(cross(*both)).astype(float) for both in ((Z, Z), (Z, images), (residuals, Z))
@@ -135,7 +138,7 @@ class LowPrecision:
         # Right singular vectors of V'Z beyond the first k span what of the space Z is orthogonal to V; Rayleigh and
         # Ritz on it gives the largest eigenvalues outside of V.
         k = V.shape[1]
-        shown = to_numpy(cross(like(V, self.gram.reference), self.pairs.vectors)).astype(float)
+        shown = to_numpy(cross(like(V, self.pairs.vectors), self.pairs.vectors)).astype(float)
         _, _, turned = np.linalg.svd(shown)
         free = turned[k:].T  # what of the space is orthogonal to V
         values, Y = np.linalg.eigh(free.T @ (to_numpy(self.pairs.values).astype(float)[:, None] * free))
