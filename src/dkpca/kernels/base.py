@@ -123,7 +123,7 @@ class Kernel(ABC):
         return rows_of(X, positions)
 
     def explicit_features(self, X: Array) -> Array | None:
-        """F with self(X, X) = F F', where a finite one is at hand."""
+        """F with self(X, Y) = F(X) F(Y)', where a finite one is at hand."""
         return None
 
     def partial(self, X: Array, Y: Array) -> Array:

@@ -19,19 +19,15 @@ PRODUCTS = "inner products of any two samples over this party's columns, and the
 class OfInnerProducts(Kernel):
     """Inner products of features of the samples: of their columns, unless a kernel says otherwise."""
 
-    def features(self, X: Array) -> Array:
-        """F with self(X, Y) = F(X) F(Y)'."""
+    def explicit_features(self, X: Array) -> Array:
         return X
 
     def __call__(self, X: Array, Y: Array) -> Array:
-        return self.features(X) @ self.features(Y).T
+        return self.explicit_features(X) @ self.explicit_features(Y).T
 
     def diagonal(self, X: Array) -> Array:
-        F = self.features(X)
+        F = self.explicit_features(X)
         return namespace(F).sum(F * F, axis=1)
-
-    def explicit_features(self, X: Array) -> Array | None:
-        return self.features(X)
 
 
 @dataclass(frozen=True)
@@ -162,7 +158,8 @@ class Polynomial(OfInnerProducts):
         return (total * self.gamma + self.coef0) ** self.degree
 
     def diagonal(self, X: Array) -> Array:
-        return self.finish(super().diagonal(X)) if self.own else super().diagonal(X)
+        squares = namespace(X).sum(X * X, axis=1)
+        return self.finish(squares) if self.own else squares
 
     def scale_by_column(self, X: Array) -> Array:
         """Mean square of each column: gamma="scale" is 1 / mean squared norm of the joined table's rows."""
@@ -216,7 +213,7 @@ class CosineKernel(OfInnerProducts):
     def forgets(self) -> str:
         return "lengths" * self.own
 
-    def features(self, X: Array) -> Array:
+    def explicit_features(self, X: Array) -> Array:
         if not self.own:
             return X
         # x / |x|, and zero for zero, as scikit-learn has it; to size one first, so that no square leaves the range.
