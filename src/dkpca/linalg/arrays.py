@@ -111,6 +111,7 @@ def let_go(part: Any) -> None:
 # Arrays of any library.
 
 device = array_api_compat.device  # where an array lives
+is_dask_array = array_api_compat.is_dask_array
 
 
 def namespace(*arrays: Array) -> Any:
@@ -118,11 +119,6 @@ def namespace(*arrays: Array) -> Any:
     if set(map(type, arrays)) == NUMPY:  # by far the most often asked, and slow to find out in general
         return array_api_compat.numpy
     return array_api_compat.array_namespace(*arrays)
-
-
-def is_dask_array(x: Any) -> bool:
-    """Whether an array is a Dask array."""
-    return "dask.array" in sys.modules and isinstance(x, sys.modules["dask.array"].Array)
 
 
 def to_numpy(x: Array) -> np.ndarray[Any, Any]:

@@ -101,7 +101,6 @@ def _of_pairs(kernel: Kernel, joined: Joined) -> Summary:
         kernel,
         joined,
         factor,
-        float(own.sum()),
         own,
         left_out_norm=max(0.0, float(values[rank])) if rank < n else 0.0,
         rounding_norm=moved,
@@ -148,7 +147,6 @@ def _of_landmarks(kernel: Kernel, joined: Joined) -> Summary:
         kernel,
         joined,
         factor,
-        float(n),
         np.ones(n),
         left_out_norm=max(0.0, n - trace) + stretch * trace,
         rounding_norm=moved,
@@ -156,16 +154,14 @@ def _of_landmarks(kernel: Kernel, joined: Joined) -> Summary:
     )
 
 
-def _summary(
-    kernel: Kernel, joined: Joined, factor: Numbers, trace: float, diagonal: Numbers, **bounds: Any
-) -> Summary:
+def _summary(kernel: Kernel, joined: Joined, factor: Numbers, diagonal: Numbers, **bounds: Any) -> Summary:
     return Summary(
         party=JOINED,
         kernel=kernel,
         sample_digest=joined.sample_digest,
         n_features=joined.n_features,
         factor=Rounded(factor),
-        trace_left_out=trace - float((factor**2).sum()),
+        trace_left_out=float(diagonal.sum()) - float((factor**2).sum()),
         diagonal=Rounded(diagonal[:, None]) if kernel.sends_diagonal else None,
         **bounds,
     )
