@@ -46,7 +46,7 @@ def decaying(n, rng, pace=0.97):
 @pytest.fixture
 def alone(monkeypatch):
     """As with very many samples: the search in few digits is the only one."""
-    monkeypatch.setattr("dkpca.linalg.streamed.statement", lambda n, columns: Probe(math.inf, 0.5))
+    monkeypatch.setattr("dkpca.linalg.streamed.statement", lambda n: Probe(math.inf, 0.5))
 
 
 @pytest.mark.longer

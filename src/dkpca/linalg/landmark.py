@@ -46,6 +46,7 @@ from dkpca.linalg.rows import (
     Matrix,
     Moments,
     RowGroup,
+    as_made,
     cross,
     for_each,
     groups,
@@ -421,8 +422,7 @@ class Landmark:
     def _choose(self, gram: Gram, most: int) -> Chosen:
         F, pivots, block, missed = self._sampled(gram, most)
         if F.shape[0] == gram.n:
-            at_hand = Made((F,), lambda start, rows: rows, F.shape[1])
-            return Chosen(pivots, block, at_hand, True, namespace(F).mean(F, axis=0), gram.n)
+            return Chosen(pivots, block, as_made(F), True, namespace(F).mean(F, axis=0), gram.n)
         # Rounding of C'C grows by |inv(L)|^2: is it next to nothing beside the trace, or beside what is missed?
         L, as_large, columns = like(block.L, F), gram.n / F.shape[0], gram.against(pivots)
         some = F[::8, :] @ L.T  # columns of the matrix at a few rows, to know how long they are

@@ -55,28 +55,22 @@ class Found:
 
     highest: float  # largest Ritz value
     vectors: Array  # Ritz vectors, those of the largest values first
-    columns: int  # random vectors it started from
 
 
-def statement(n: int, columns: int) -> Probe:
+def statement(n: int) -> Probe:
     """Say how much larger than all found an eigenvalue must be not to be missed; of very many samples, nothing."""
-    per_column = math.log(1.648 * math.sqrt(n)) - math.log(1.0 - CONFIDENCE) / max(columns, 1)
+    per_column = math.log(1.648 * math.sqrt(n)) - math.log(1.0 - CONFIDENCE) / COLUMNS
     share = (per_column / (2 * STEPS - 1)) ** 2
     return Probe(1.0 / (1.0 - share) if share < 1.0 else math.inf, CONFIDENCE)
 
 
 def search(gram: Gram, V: Array, seed: int) -> Found:
-    """Search outside the orthonormal columns of V."""
-    xp = namespace(V)
-    n, k = V.shape
-    columns = min(COLUMNS, (n - k) // STEPS)
-    if columns < 1:
-        return Found(0.0, V[:, :0], 0)
+    """Search outside the orthonormal columns of V; `MANY` has left room there for all columns in all steps."""
     # Block Lanczos on (I - VV') K (I - VV') from random columns: its largest Ritz value is what may have been missed.
-    start = like(np.random.default_rng([seed, n]).standard_normal((n, columns)), gram.reference)
+    start = like(np.random.default_rng([seed, gram.n]).standard_normal((gram.n, COLUMNS)), gram.reference)
     basis, images = _krylov(gram.__matmul__, outside(V, start), V, STEPS)
     pairs = ritz(basis, images - times(V, cross(V, images)))
-    return Found(max(0.0, float(xp.max(pairs.values))), orthonormal(pairs.vectors[:, :columns]), columns)
+    return Found(max(0.0, float(namespace(V).max(pairs.values))), orthonormal(pairs.vectors[:, :COLUMNS]))
 
 
 def _krylov(multiply: Multiply, block: Array, V: Array, steps: int) -> tuple[Array, Array]:
@@ -143,7 +137,7 @@ class LowPrecision:
         free = turned[k:].T  # what of the space is orthogonal to V
         values, Y = np.linalg.eigh(free.T @ (to_numpy(self.pairs.values).astype(float)[:, None] * free))
         vectors = times(self.pairs.vectors, like(free @ Y[:, ::-1][:, :COLUMNS], self.pairs.vectors))
-        return Found(max(0.0, float(values[-1])), orthonormal(like(vectors, V)), COLUMNS)
+        return Found(max(0.0, float(values[-1])), orthonormal(like(vectors, V)))
 
 
 # The solver.
@@ -162,7 +156,7 @@ class Streamed:
     random_state: int = 0  # seed of landmarks and random columns
 
     def __call__(self, gram: Gram, k: int) -> Eigenpairs:
-        width = min(gram.n, k + max(SPARE, k // 2))
+        width = k + max(SPARE, k // 2)
         if MANY * width >= gram.n:
             return replace(Dense()(gram, k), solver=f"dense: {k} pairs of {gram.n} samples are too many to stream")
         with threads_of_our_own():
@@ -197,8 +191,7 @@ class Streamed:
                     return _result(gram, pairs, k, note, at_least=rest)
                 found, margin = self._search(gram, few, pairs.vectors[:, :k], self.random_state + passes)
                 if found.highest <= (1 + margin) * max(float(pairs.values[k - 1]), 0.0) + pairs.noise():
-                    probe = statement(gram.n, found.columns)
-                    return replace(_result(gram, pairs, k, note, at_least=found.highest), probe=probe)
+                    return replace(_result(gram, pairs, k, note, at_least=found.highest), probe=statement(gram.n))
                 since, following, few = 0, found.vectors, None  # what few digits show must hold in all of them
             # The next block: residuals, or what few digits make of them, outside of the basis.
             if basis.shape[1] + width > MOST_BLOCKS * width:
@@ -225,7 +218,7 @@ class Streamed:
 
     def _search(self, gram: Gram, preview: LowPrecision | None, V: Array, seed: int) -> tuple[Found, float]:
         """Search outside V; in few digits where the search is too short for so many samples to be a statement."""
-        if preview is None or math.isfinite(statement(gram.n, COLUMNS).factor):
+        if preview is None or math.isfinite(statement(gram.n).factor):
             return search(gram, V, seed), self.tolerance
         return preview.search(V), ROUGH
 
