@@ -44,6 +44,16 @@ def test_mean_rows_in_some_places_are_called_so(tables):
     assert words == "of 10 new samples, parties lack: b 4; mean rows are used instead"
 
 
+def test_parties_with_other_samples_are_refused_where_one_is_missing(tables):
+    fit, new = tables
+    made = {name: dkpca.summarize(X, party=name, kernel=dkpca.kernels.Linear(), rank=3) for name, X in fit.items()}
+    model = dkpca.fuse([summary for summary, _ in made.values()], n_components=2)
+    ids = [f"n{i}" for i in range(10)]
+    rows = [dkpca.extend(made[name][1], new[name], sample_ids=own) for name, own in (("a", ids), ("b", ids[::-1]))]
+    with pytest.raises(FusionError, match="parties 'a' and 'b' differ in their samples or sample order"):
+        place(model, rows, missing=["c"])
+
+
 @pytest.mark.parametrize("settings", [{}, {"kernel": "poly"}, {"kernel": "cosine"}], ids=str)
 def test_other_laws_refuse_with_the_reason(tables, settings):
     fit, new = tables

@@ -165,7 +165,7 @@ def accept(
         raise FusionError("no summary was given; fusion needs one from every party")
     if aligned:
         check_same(accepted, "number of samples", lambda s: s.n_samples, SAME_SAMPLES)
-        _check_samples(accepted)
+        check_samples(accepted)
     for summary in accepted.values():
         check_summary(summary, device)
     return accepted
@@ -184,7 +184,7 @@ def one_per_party(
             least = float(namespace(message.partial.data).min(message.partial.data))
             if least < 0.0:
                 raise FusionError(f"party {name!r}: it sent the distance {least:.6g}; its message was altered")
-    _check_samples(known)
+    check_samples(known)
     check_same(known, "number of new samples", lambda m: m.n_samples, "let all of them place the same samples")
     return known
 
@@ -237,6 +237,7 @@ def check_same(
             )
 
 
-def _check_samples(received: Mapping[str, Any]) -> None:
+def check_samples(received: Mapping[str, Any]) -> None:
+    """Raise `FusionError` unless all messages are about the same samples in the same order."""
     order = "their samples or sample order"
     check_same(received, order, lambda m: m.sample_digest, SAME_SAMPLES, shown=lambda digest: f"{str(digest)[:8]}...")

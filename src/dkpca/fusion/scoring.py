@@ -19,7 +19,7 @@ from dkpca import wire
 from dkpca.errors import FusionError, InputError
 from dkpca.fusion.completion import complete, held_by
 from dkpca.fusion.fused_model import FusedModel
-from dkpca.fusion.plausibility import by_name, one_per_party
+from dkpca.fusion.plausibility import by_name, check_samples, one_per_party
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array, dtype_name, like, namespace, sent_to, to_numpy
 from dkpca.linalg.precision import Rounded, as_received, row_squares
@@ -79,13 +79,10 @@ def place(
         absent = f"no new samples from {', '.join(sorted(missing))}, and the fit is {model.meaning}"
         raise InputError(f"{absent}: wait for them, or use their mean rows (lacking='mean')")
     if places is None:  # a party has all new samples, or none
-        first = next(iter(sent.values()))
-        n_new, digest, own = first.n_samples, first.sample_digest, dict.fromkeys(sent, np.arange(first.n_samples))
-    else:
-        own = {name: np.asarray(places[name], dtype=np.intp) for name in sent}
-        n_new = 1 + max(int(each.max()) for each in own.values())
-        digest = row_number_digest(n_new)
-    rows = _filled_in(model, sent, own, n_new, lacking, digest)
+        check_samples(sent)
+    own = {name: np.arange(m.n_samples) if places is None else np.asarray(places[name]) for name, m in sent.items()}
+    n_new = 1 + max(int(each.max()) for each in own.values())
+    rows = _filled_in(model, sent, own, n_new, lacking)
     counts = {name: n_new - len(own.get(name, ())) for name in model.summaries}
     listed = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
     what = "rows completed from the other parties" if lacking == "complete" else "mean rows"
@@ -174,9 +171,9 @@ def merging(model: FusedModel) -> Callable[[Iterable[Summary | Rows], Callable[[
 
 
 def _filled_in(
-    model: FusedModel, sent: Mapping[str, Any], places: Mapping[str, Any], n_new: int, mode: str | None, digest: str
+    model: FusedModel, sent: Mapping[str, Any], places: Mapping[str, Any], n_new: int, mode: str | None
 ) -> dict[str, Any]:
-    """Messages of every party about every new sample; `digest` is that of the samples."""
+    """Messages of every party about every new sample."""
 
     def spread(of_fit: Rounded, new: Rounded | None, own: Any) -> np.ndarray:
         """The mean row over the samples of the fit for every new sample; rows that were sent take their places."""
@@ -199,7 +196,7 @@ def _filled_in(
         rows[name] = spread(summary.factor, None if message is None else message.factor, own)
         if summary.diagonal is not None:
             diagonal = Rounded(sent_to(spread(summary.diagonal, diagonal, own), home))
-        made[name] = partial(Rows, name, summary_id, digest, diagonal=diagonal)
+        made[name] = partial(Rows, name, summary_id, row_number_digest(n_new), diagonal=diagonal)
     if mode == "complete":
         # By the weights of the fit; where it completed no rows, they are learned from its samples.
         if model.lacking is not None and model.lacking.mode == "complete":
