@@ -250,7 +250,7 @@ def combination(kernels: Mapping[str, Kernel], law: str | None = None) -> Combin
     # parties have, which has to be asked for unless all kernels imply the same one.
     first, *others = kernels.values()
     joint = first.law
-    if not others or all(other == first for other in others):
+    if all(other == first for other in others):
         if joint is not None and law in (None, joint.name):
             return Combination(joint, f"the {first.name} kernel of the joined table")
         if not others and law is None:

@@ -166,8 +166,8 @@ class FusedGram(Gram):
     def __init__(
         self, law: Law, parts: Sequence[Factor], place: Array | None = None, *, memory: MemoryLimit | None = None
     ) -> None:
-        self.law, self.memory, self.home_parts = law, memory, list(parts)  # `Law.parts`
-        self.parts = self.home_parts if place is None else [placed(A, place) for A in parts]
+        self.law, self.memory = law, memory
+        self.parts = list(parts) if place is None else [placed(A, place) for A in parts]  # `Law.parts`
         self.n, self.reference, self.home = parts[0].shape[0], reference_of(self.parts[0]), reference_of(parts[0])
         self._merged = None if any(isinstance(A, Tall) for A in self.parts) else law.merge(self.parts)
         self.widths = [A.shape[1] for A in self.rows(slice(0, 1))]  # columns of the merged factors
@@ -197,7 +197,7 @@ class FusedGram(Gram):
         return together(self.parts, lambda start, *rows: law.merge(rows), 0)
 
     def sent_to(self, place: Array) -> "FusedGram":
-        return FusedGram(self.law, self.home_parts, place, memory=self.memory)
+        return FusedGram(self.law, self.parts, place, memory=self.memory)
 
     def rough(self, width: int) -> Callable[[Array], Array] | None:
         if dtype_name(self.reference) != "float64" or not self.law.multiplies:

@@ -152,10 +152,6 @@ class Centered(Gram):
     def chunks(self) -> tuple[int, ...] | None:
         return self.base.chunks
 
-    def of(self, base: Gram) -> "Centered":
-        """Return another matrix centered in the same way."""
-        return Centered(base, self.Q, mean=self.mean, turned=self.turned)
-
     @cached_property
     def taken(self) -> Array:
         """Columns P, (n, p)."""
@@ -163,7 +159,7 @@ class Centered(Gram):
         return like(np.hstack(constant + ([] if self.Q is None else [to_numpy(self.Q)])), self.home)
 
     def sent_to(self, place: Array) -> Gram:
-        return self.of(self.base.sent_to(place))
+        return Centered(self.base.sent_to(place), self.Q, mean=self.mean, turned=self.turned)
 
     def inside(self, block: Array) -> Array:
         return off(self.taken, block)
