@@ -16,9 +16,7 @@ import numpy as np
 
 from dkpca.errors import InputError
 from dkpca.kernels import Kernel
-from dkpca.linalg.arrays import Array
 from dkpca.linalg.precision import PRECISIONS, Rounded
-from dkpca.linalg.rows import Index
 
 RING_BITS = (32, 64)  # on which masked sums are formed
 SEED_BYTES = 32
@@ -363,10 +361,6 @@ class AuditRows(Message):
     @property
     def n_samples(self) -> int:
         return self.rows.shape[1]
-
-    def columns(self, index: Index) -> Array:
-        """Some columns of the rows, decoded."""
-        return self.rows.columns(index).decode()
 
 
 @dataclass(frozen=True)

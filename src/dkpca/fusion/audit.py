@@ -91,7 +91,7 @@ def audited(model: FusedModel, asked: AuditRequest, answers: Iterable[AuditRows]
     chosen = xp.asarray(list(asked.samples), device=device(model.eigenvectors))
     squares, images, *differences = _sums(model, errors, [received[n] for n in model.summaries], chosen)
     for name, error, squared in zip(model.summaries, errors, differences, strict=True):
-        own = received[name].columns(chosen) * model.weights[name]
+        own = received[name].rows.columns(chosen).decode() * model.weights[name]
         factor = rows_of(error.factor, chosen)
         _check_party(name, error, squared, own - factor @ factor.T)
 
@@ -134,7 +134,7 @@ def _sums(model: FusedModel, errors: Sequence[PartyError], sent: Sequence[AuditR
         # D_j = K_j - A_j A_j' at each party, and E = K - L for what the law makes of them, for some columns.
         rows = []
         for answer, weight, largest in zip(sent, weights, units, strict=True):
-            K = answer.columns(part)
+            K = answer.rows.columns(part).decode()
             if (found := float(xp.max(xp.abs(K))) * weight) > ABSURD * largest:  # |K_ij| <= max_i K_ii
                 raise FusionError(
                     f"party {answer.party!r}: the rows it sent for the audit hold numbers as large as {found:.3g}; "
