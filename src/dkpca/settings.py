@@ -42,10 +42,15 @@ def _real(valid: Check) -> Check:
 
 
 POSITIVE = _real(lambda number: number > 0.0)
+SHARE = _real(lambda number: 0.0 <= number <= 1.0)
 
 
 def _is_flag(value: Any) -> bool:
     return isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")  # NumPy's is neither
+
+
+def are_texts(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
 
 
 def _by_party(valid: Check) -> Check:
@@ -284,9 +289,7 @@ def check_entries(values: Mapping[str, Any], allowed: Mapping[str, Allowed], sou
     if unknown:
         raise InputError(f"{source}: unknown keys {unknown}; {what} has {sorted(allowed)}")
     for key, value in values.items():
-        valid, words = allowed[key]
-        if not valid(value):
-            raise InputError(f"{source}: {key} = {value!r} cannot be used; write {words}")
+        check_value(f"{source}: {key}", value, allowed[key])
 
 
 def _check_fields(record: Any) -> None:

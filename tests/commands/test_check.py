@@ -263,9 +263,7 @@ def test_only_a_table_that_can_be_used_is_said_to_be_ready_for_a_fit(tmp_path, u
 def test_a_wrong_party_toml_names_the_key_and_what_to_write(tmp_path):
     (tmp_path / "party.toml").write_text('table = "t.csv"\ntext_of = { a = "maybe" }\n')
     asked = ("summarize", "party.toml", "--gamma", 1, "--out", "x.summary")
-    assert "text_of = {'a': 'maybe'} cannot be used; write { column = ... } with one of error" in Office(
-        tmp_path
-    ).refused(*asked)
+    assert "text_of is {'a': 'maybe'}; give { column = ... } with one of error" in Office(tmp_path).refused(*asked)
     (tmp_path / "party.toml").write_text('tabel = "t.csv"\n')
     assert "unknown keys ['tabel']" in Office(tmp_path).refused(*asked)
     (tmp_path / "party.toml").write_text("")

@@ -27,7 +27,7 @@ LIMITS = replace(ANYTHING, rank=12, samples=50, precision="float32")
         ("rnk = 3", "unknown or missing limits ['rnk']"),
         ("rank = ", "not a TOML file"),
         ("rank = 3", "unknown or missing limits"),
-        (LIMITS.to_toml().replace("rank = 12", "rank = 0"), "rank = 0 cannot be used; write a whole number"),
+        (LIMITS.to_toml().replace("rank = 12", "rank = 0"), "rank is 0; give a whole number"),
         (None, "there is no such file, so nothing is allowed"),
     ],
 )

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from dkpca.errors import InputError, PolicyError
 from dkpca.rank import All, RankRule, Recovery, stated
-from dkpca.settings import PROTECTIONS, check_entries, setting
+from dkpca.settings import PROTECTIONS, SHARE, are_texts, check_entries, setting
 from dkpca.wording import counted, toml_values
 
 PRECISIONS = ("compact", "float16", "float32", "float64")  # coarse to fine
@@ -26,10 +26,6 @@ def _limit(default: Any, valid: Callable[[Any], bool], advice: str) -> Any:
 def _count(default: int, least: int) -> Any:
     advice = f"a whole number, at least {least}"
     return _limit(default, lambda value: type(value) is int and least <= value <= MOST, advice)
-
-
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
 
 
 @dataclass(frozen=True)
@@ -74,11 +70,7 @@ class Limits:
     refused by the party's limits: rank 3 is more than rank = 2
     """
 
-    recovery: float = _limit(
-        0.5,
-        lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1,
-        "a share of variance from 0 to 1, such as 0.5",
-    )
+    recovery: float = _limit(0.5, SHARE, "a share of variance from 0 to 1, such as 0.5")
     known_rows: int = _count(30, 1)
     samples: int = _count(50, 1)
     precision: str = _limit("float32", lambda value: value in list(PRECISIONS), f"one of {list(PRECISIONS)}")
@@ -87,12 +79,12 @@ class Limits:
     batches: int = _count(0, 0)
     protect: tuple[str, ...] = _limit(
         PROTECTIONS,
-        lambda value: _are_texts(value) and set() < set(value) <= set(PROTECTIONS),
+        lambda value: are_texts(value) and set() < set(value) <= set(PROTECTIONS),
         f"a list of some of {list(PROTECTIONS)}",
     )
     studies: int = _count(1, 0)
-    public: tuple[str, ...] = _limit((), _are_texts, "a list of parties")
-    covariates: tuple[str, ...] = _limit((), _are_texts, "a list of columns")
+    public: tuple[str, ...] = _limit((), are_texts, "a list of parties")
+    covariates: tuple[str, ...] = _limit((), are_texts, "a list of columns")
 
     def __post_init__(self) -> None:
         allowed = {each.name: each.metadata["allowed"] for each in fields(self)}

@@ -17,7 +17,7 @@ import polars as pl
 
 from dkpca.errors import InputError, StorageError
 from dkpca.linalg.arrays import MemoryLimit
-from dkpca.settings import choice, setting
+from dkpca.settings import SHARE, one_of, setting
 from dkpca.tables import numerals, text_files
 from dkpca.tables.formats import AS_WRITTEN, BROKEN, from_array, open_table
 from dkpca.tables.ids import WAYS, found_in, matching_keys
@@ -50,17 +50,16 @@ class Reading:
         (), NAMES, "Columns to use, separated by commas (default: all).", option="--columns"
     )
     exclude: tuple[str, ...] = setting((), NAMES, "Columns to leave out, separated by commas.", option="--exclude")
-    text: str = setting(  # codes are one number per category, for kernels that only ask whether two values are equal
+    text: str = one_of(  # codes are one number per category, for kernels that only ask whether two values are equal
         "error",
-        choice(TEXT_COLUMNS),
+        TEXT_COLUMNS,
         "Text columns: one-hot, codes (for the overlap kernel) or ignore; COLUMN=one-hot for a single column "
         "(default: one-hot, unless a column has too many different values).",
-        option="--text",
-        choices=TEXT_COLUMNS,
+        "--text",
     )
     max_missing: float = setting(
         0.1,
-        (lambda x: isinstance(x, int | float) and x is not True and 0 <= x <= 1, "a share from 0 to 1"),
+        (SHARE, "a share from 0 to 1"),
         "Drop columns with more than this share of values missing; fill gaps in others with the mean [default: 0.1].",
         option="--max-missing",
     )
@@ -78,12 +77,11 @@ class Reading:
         ),
         "",
     )
-    dates: str = setting(
+    dates: str = one_of(
         "error",
-        choice(DATE_COLUMNS),
+        DATE_COLUMNS,
         "Date columns: number (days since 1970-01-01) or ignore (default: left out).",
-        option="--dates",
-        choices=DATE_COLUMNS,
+        "--dates",
     )
     id_normalize: tuple[str, ...] = setting(
         (),

@@ -17,7 +17,7 @@ from pathlib import Path
 import polars as pl
 
 from dkpca.errors import InputError
-from dkpca.settings import Allowed, choice, setting
+from dkpca.settings import Allowed, are_texts, choice, setting
 from dkpca.tables import numerals
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
@@ -33,10 +33,7 @@ NAME: Allowed = (lambda value: isinstance(value, str) and bool(value), "a text t
 MARK: Allowed = (lambda value: isinstance(value, str) and len(value) == 1, "one character, or the word tab")
 POINT = choice((",", "."))
 NAME_OR_NOTHING: Allowed = (lambda value: isinstance(value, str), "a text, perhaps an empty one")
-NAMES: Allowed = (
-    lambda value: isinstance(value, list | tuple) and all(isinstance(name, str) for name in value),
-    "a list of texts",
-)
+NAMES: Allowed = (are_texts, "a list of texts")
 
 
 @dataclass(frozen=True)
