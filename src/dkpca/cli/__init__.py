@@ -15,7 +15,6 @@ from dkpca.errors import DKPCAError
 from dkpca.wording import printable
 
 INTERRUPTED = 130
-MOST_SAID = 2000  # letters of an error: names in it may be of strangers
 OF_TABLES = re.compile(
     r"--(columns|exclude|text|dates|max-missing|id-normalize|separator|decimal|thousands|null-values|sheet)\b"
 )
@@ -84,5 +83,4 @@ def run(arguments: list[str] | None = None) -> int:
 
 def _say(code: str, sentence: str, as_json: bool) -> None:
     plain = printable(sentence)
-    plain = plain if len(plain) <= MOST_SAID else f"{plain[:MOST_SAID]} ... {plain[-MOST_SAID // 2 :]}"
     print(json.dumps({"error": {"code": code, "message": plain}}) if as_json else f"dkpca: {plain}", file=sys.stderr)

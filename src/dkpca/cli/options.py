@@ -23,7 +23,6 @@ MODEL = "The model"
 SETTINGS = {each.name: each for record in (Fit, Compute) for each in fields(record)}
 BY_PARTY = ("kernel", "gamma", "weights")  # settings that may differ from party to party
 NUMBER = re.compile(r"[+-]?([0-9]+\.|\.[0-9]+)([eE][+-]?[0-9]+)?")  # starts or ends with its point: no TOML
-NO_MORE: Mapping[str, str] = {}
 
 
 def option(flag: str, text: str, panel: str | None = None, **more: Any) -> Any:
@@ -47,10 +46,9 @@ class GivenSettings:
         values = self._of(Fit) | more
         for name in set(BY_PARTY) & set(values):
             values[name] = _setting(name, values[name], parties)
-        if "rank" in values:
-            values["rank"] = rank_of(values["rank"], values.get("n_components", Fit().n_components))
-        made = from_values(Fit, {k: v for k, v in values.items() if k != "rank"}, what="")
-        return replace(made, rank=values["rank"]) if "rank" in values else made
+        rank = values.pop("rank", "auto")
+        made = from_values(Fit, values, what="")
+        return replace(made, rank=rank_of(rank, made.n_components))
 
     @property
     def compute(self) -> Compute:
@@ -62,7 +60,7 @@ class GivenSettings:
 
 
 def takes_settings(
-    *, skip: Collection[str] = (), more: Mapping[str, str] = NO_MORE, said: Mapping[str, str] = NO_MORE
+    *, skip: Collection[str] = (), more: Mapping[str, str] = {}, said: Mapping[str, str] = {}
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command an option for each setting but those to skip, `more` by --set, and help `said` of its own."""
     chosen = tuple(name for name, each in SETTINGS.items() if each.metadata["option"] and name not in skip)
