@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import os
 import subprocess
 import sys
 import time
@@ -51,8 +52,11 @@ def reached(folder: str, as_json: bool = False) -> Iterator[Folder]:
     # A local path is made absolute, so that every command means the same one.
     url = folder if "://" in folder else str(Path(folder).expanduser().absolute())
     try:
-        with closing(Folder(url)) as there, storage.permitted():
+        with closing(Folder(url)) as there:
             yield there
+    except PermissionError as error:
+        file = Path(os.fsdecode(error.filename or "a file"))
+        raise storage.refused(file, error, "used", "check who may read and write it") from error
     except WaitingError as waiting:
         notes = getattr(waiting, "__notes__", [])
         told = {"waiting_for": list(waiting.members), "step": waiting.step, "notes": notes}

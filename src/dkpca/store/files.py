@@ -58,11 +58,16 @@ def receive(path: Path, *kinds: type[Any]) -> Received:
     """Read a message of one of the kinds wanted, keeping its bytes."""
     data = storage.mapped(path)
     with naming(path):
-        message = wire.decode(data)
-        if not isinstance(message, kinds):
-            wanted = " or ".join(cls.__name__.lower() for cls in kinds)
-            raise WireError(f"holds a message of kind {wire.kind_of(message)}, not {wanted}; give the right file")
-    return Received(path, [data], message)
+        return Received(path, [data], _message(data, *kinds))
+
+
+def _message(data: Buffer, *kinds: type[Any]) -> Any:
+    """Return the message in these bytes, if it is of a kind that is wanted."""
+    message = wire.decode(data)
+    if not isinstance(message, kinds):
+        wanted = " or ".join(cls.__name__.lower() for cls in kinds)
+        raise WireError(f"holds a message of kind {wire.kind_of(message)}, not {wanted}; give the right file")
+    return message
 
 
 def stored_summaries(run: Path) -> dict[str, Received]:
@@ -160,7 +165,7 @@ def decode_model(data: Buffer, beside: Mapping[str, Summary] | None = None) -> F
     inside, arrays = _parted(arrays, INSIDE)
     if beside is None and not inside:
         raise WireError("is the model of a run, without its messages; give these to dkpca.fuse")
-    summaries = beside or {name: _summary(array.tobytes()) for name, array in sorted(inside.items())}
+    summaries = beside or {name: _message(array.tobytes(), Summary) for name, array in sorted(inside.items())}
     if header.get("summary_ids") != _ids(summaries):
         raise WireError("does not belong to its messages")
     return _model(header, arrays, summaries)
@@ -245,13 +250,6 @@ def _parted(arrays: Arrays, prefix: str) -> tuple[Arrays, Arrays]:
 
 def _as_array(data: bytes) -> Array:
     return np.frombuffer(data, dtype=np.uint8)
-
-
-def _summary(data: bytes) -> Summary:
-    message = wire.decode(data)
-    if not isinstance(message, Summary):
-        raise WireError(f"has a message of kind {wire.kind_of(message)} inside, not a summary")
-    return message
 
 
 def _ids(summaries: Mapping[str, Summary]) -> dict[str, str]:

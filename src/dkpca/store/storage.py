@@ -109,7 +109,7 @@ def read(path: Path, *, at_most: int | None = None) -> bytes:
     except (MemoryError, OverflowError) as error:
         raise StorageError(f"{path}: does not fit into memory; check the file") from error
     except OSError as error:
-        raise _refused(path, error, "read", "check who may read it") from error
+        raise refused(path, error, "read", "check who may read it") from error
 
 
 def mapped(path: Path) -> bytes | memoryview:
@@ -183,21 +183,11 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _refused(path, error, "written", "make room, or choose another place") from error
+        raise refused(path, error, "written", "make room, or choose another place") from error
 
 
-@contextlib.contextmanager
-def permitted() -> Iterator[None]:
-    """Turn the system's refusal of whatever file into a sentence, where many are looked at."""
-    try:
-        yield
-    except PermissionError as error:
-        path = Path(os.fsdecode(error.filename or "a file"))
-        raise _refused(path, error, "used", "check who may read and write it") from error
-
-
-def _refused(path: Path, error: OSError, done: str, advice: str) -> StorageError:
-    """What the system refused, and what to do; of a file that another user owns it says so."""
+def refused(path: Path, error: OSError, done: str, advice: str) -> StorageError:
+    """Return what the system refused, and what to do; of a file that another user owns it says so."""
     for place in (path, *path.parents) if isinstance(error, PermissionError) and hasattr(os, "geteuid") else ():
         with contextlib.suppress(OSError):
             if place.stat().st_uid != os.geteuid():
