@@ -216,7 +216,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """
         self.__dict__.pop("model_", None)  # a fit that is refused leaves none, and not one of other columns
         settings, compute = self._settings()
-        X = scverse.unwrapped(X)
         if _on_cluster(X):
             return self._fit_on_cluster(X, y, settings, compute, covariates, sample_ids)
         given = inputs.for_fit(self._by_party(X, fitted=False), settings, sample_ids)
@@ -344,7 +343,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         check_fitted(self)
         self._check_unprotected("run_audit")
         if self._cluster or _on_cluster(X):
-            return self._audited(_cluster().audited(self, n_rows, X, sample_ids))
+            self.model_ = _cluster().audited(self, n_rows, X, sample_ids)
+            return self
         settings, compute = self._settings()
         replace(settings, audit=n_rows, lacking=None)  # checks the number
         if self.model_.lacking is not None:
@@ -352,7 +352,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         tables = self._tables_of_fit("run_audit", X, sample_ids)
         protocol = protocols.audited(list(tables), lambda: self.model_, n_rows)
         parties = in_process.parties_of(tables, "", settings, compute, self._states)
-        return self._audited(in_process.drive(protocol, parties, compute)[0]())
+        self.model_ = in_process.drive(protocol, parties, compute)[0]()
+        return self
 
     def _fit_on_cluster(
         self, X: Any, y: object, settings: Fit, compute: Compute, covariates: Any, sample_ids: Any
@@ -373,6 +374,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self._cluster, self._training = "rows", tables
         return self if settings.audit is None else self.run_audit(settings.audit)
 
+    certificate_ = property(lambda self: self.model_.certificate)
     agreement_ = property(lambda self: self._agreement(0))
     agreement_error_ = property(lambda self: self._agreement(1))
 
@@ -412,10 +414,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if why:
             raise InputError(f"agreement_test compares parties, and {why}")
         return agreement.unrelated(self.model_, n_permutations, Fit(random_state=random_state).seed)
-
-    def _audited(self, model: Any) -> Self:
-        self.model_, self.certificate_ = model, model.certificate
-        return self
 
     def column_importance(self, X: AnyTables = None, *, sample_ids: Any = None) -> dict[str, np.ndarray]:
         """Derivative of each eigenvalue with respect to the log of each column's scale, by party.
@@ -592,7 +590,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             self.eigenvectors_, _ = in_process.turned_back(shield, model.eigenvectors)
         self.eigenvalues_ = model.eigenvalues
         self.explained_variance_ratio_ = model.explained_variance_ratio
-        self.certificate_ = model.certificate
         self.ledger_ = [self._ledger_entry(name, states[name]) for name in names]
         rows = np.arange(model.n_samples)
         self.sample_ids_ = rows if ids is None else np.fromiter(ids, dtype=object, count=len(ids))

@@ -80,7 +80,8 @@ def source_of(run: Run) -> Source:
     if run.model.lacking is not None:
         for rows in run.model.lacking.rows.values():
             completed[rows] = True
-    return Source(run.path, run.sample_names, _matrix(run.model.scores), None, run, completed=completed)
+    told = run.model.certificate.to_dict()
+    return Source(run.path, run.sample_names, _matrix(run.model.scores), None, run, told, completed=completed)
 
 
 def read_new(path: Path, fitted: Source) -> Source:

@@ -101,8 +101,6 @@ def subtitle(content: Content) -> str:
 def headline(content: Content) -> str:
     """Say what is estimated, then what is proved, as the certificate's verdict does; nothing without a proof."""
     known = content.source.told
-    if content.source.run is not None:
-        known = content.source.run.model.certificate.to_dict()
     if not set(PROVED) <= set(known):
         return ""
     captured, best = (f"<strong>{in_percent(max(0.0, known[name]))}</strong>" for name in PROVED)
@@ -128,7 +126,7 @@ def sections(content: Content) -> dict[str, str]:
     """What stands under the explorer beside the charts."""
     run = content.source.run
     about_run = "" if run is None else _agreement(run) + _certificate(run)
-    settings = _settings(content.source) if run is not None or content.source.told else ""
+    settings = _settings(content.source) if content.source.told else ""
     return {
         "outcomes": _outcomes(content.outcomes) if content.outcomes else "",
         "parties": "" if run is None else _parties(run),
