@@ -6,9 +6,9 @@ import sys
 import pytest
 
 from dkpca.errors import InputError, PolicyError
-from dkpca.party.limits import ANYTHING, Limits, from_toml
+from dkpca.party.limits import ANYTHING, Limits
 from dkpca.rank import All, Auto, Fixed, Recovery
-from dkpca.store.party_file import read
+from dkpca.store.party_file import read, read_limits
 
 TIGHT = Limits(rank=4, samples=10, precision="float16", protect=("none", "sums"), studies=2, batches=1, audit_rows=5)
 
@@ -80,24 +80,24 @@ def test_a_rule_is_held_to_the_largest_recovery():
     ],
 )
 def test_a_limit_that_cannot_be_kept_is_refused_with_an_example(key, value, words):
-    with pytest.raises(InputError, match=f"^limits: {key} is .*; {words}"):
+    with pytest.raises(InputError, match=f"^{key} is .*; {words}"):
         Limits(**{key: value})
 
 
-def test_limits_read_as_they_were_written():
-    assert from_toml(TIGHT.to_toml()) == TIGHT
-    assert from_toml(Limits().to_toml()) == Limits()
+@pytest.mark.parametrize("limits", [TIGHT, Limits()], ids=["tight", "default"])
+def test_limits_read_as_they_were_written(limits, tmp_path):
+    (tmp_path / "limits.toml").write_text(limits.to_toml())
+    assert read_limits(tmp_path / "limits.toml") == limits
 
 
 @pytest.mark.parametrize("key", ["a", '"b c"', "'b c'", '"\\""'])
 @pytest.mark.parametrize("place", ["{} = 1", "[{}]", "x = {{ {} = 1 }}", 'x = """y"""" \n{} = 1'])
 def test_a_key_of_many_parts_is_refused_before_it_is_parsed(tmp_path, key, place):
     text = place.format(".".join([key] * 20_000))
-    with pytest.raises(InputError, match="tables inside tables"):
-        from_toml(text)
-    (tmp_path / "party.toml").write_text(text)
-    with pytest.raises(InputError, match="tables inside tables"):
-        read(tmp_path / "party.toml")
+    (tmp_path / "settings.toml").write_text(text)
+    for reader in (read, read_limits):
+        with pytest.raises(InputError, match="tables inside tables"):
+            reader(tmp_path / "settings.toml")
 
 
 def test_a_column_whose_name_has_many_dots_may_be_left_out(tmp_path):

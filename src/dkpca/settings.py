@@ -209,7 +209,7 @@ class Fit:
     )
 
     def __post_init__(self) -> None:
-        _check_fields(self)
+        check_fields(self)
         if self.gamma == "auto":
             warnings.warn("gamma='auto' is now called gamma='scale'; 'auto' will be refused", FutureWarning, 1)
             object.__setattr__(self, "gamma", "scale")
@@ -265,7 +265,7 @@ class Compute:
     )
 
     def __post_init__(self) -> None:
-        _check_fields(self)
+        check_fields(self)
 
     def check_with(self, fit: Fit) -> None:
         """Refuse settings that a protected fit cannot use."""
@@ -292,7 +292,7 @@ def check_entries(values: Mapping[str, Any], allowed: Mapping[str, Allowed], sou
         check_value(f"{source}: {key}", value, allowed[key])
 
 
-def _check_fields(record: Any) -> None:
+def check_fields(record: Any) -> None:
     """Check each field, and convert its value to a plain copy: a dict, a tuple or a Python number."""
     for each in fields(record):
         value = check_value(each.name, getattr(record, each.name), each.metadata["allowed"])

@@ -24,9 +24,9 @@ LIMITS = replace(ANYTHING, rank=12, samples=50, precision="float32")
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("rnk = 3", "unknown or missing limits ['rnk']"),
+        ("rnk = 3", "does not know rnk; the settings are recovery"),
         ("rank = ", "not a TOML file"),
-        ("rank = 3", "unknown or missing limits"),
+        ("rank = 3", "lacks audit_rows, batches"),
         (LIMITS.to_toml().replace("rank = 12", "rank = 0"), "rank is 0; give a whole number"),
         (None, "there is no such file, so nothing is allowed"),
     ],

@@ -305,7 +305,7 @@ def test_a_number_too_long_to_be_written_is_refused_in_any_file_of_settings(offi
     given = ("summarize", "bank.csv", "--id", "person", "--out", "bank.summary")
     assert "party.toml: not a TOML file" in office.refused("check", "party.toml")
     (office.path / "limits.toml").write_text(Limits().to_toml().replace("known_rows = 30", f"known_rows = {digits}"))
-    with pytest.raises(InputError, match="limits.toml: is not a TOML file"):
+    with pytest.raises(InputError, match="limits.toml: not a TOML file"):
         party_file.read_limits(office.path / "limits.toml")
     assert "settings.toml: not a TOML file" in office.refused(*given, "--settings", "settings.toml")
 

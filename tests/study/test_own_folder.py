@@ -18,6 +18,7 @@ from dkpca.exchange.member import Membership
 from dkpca.exchange.memory import Memory
 from dkpca.exchange.sealed import Part
 from dkpca.party import limits
+from dkpca.store import party_file
 from dkpca.store.storage import write
 from testkit import dying
 from testkit.program import in_process as command
@@ -243,25 +244,33 @@ def test_the_transport_runs_without_fcntl_and_loads_no_numpy(tmp_path):
 
 
 class TestLimits:
-    def test_what_join_writes_is_read_back(self):
-        assert limits.from_toml(limits.Limits().to_toml()) == limits.Limits()
+    @pytest.fixture
+    def read(self, tmp_path):
+        def read(text):
+            (tmp_path / "limits.toml").write_text(text)
+            return party_file.read_limits(tmp_path / "limits.toml")
 
-    def test_an_empty_file_allows_nothing(self):
-        with pytest.raises(InputError, match="missing"):
-            limits.from_toml("")
+        return read
 
-    def test_a_misspelled_limit_is_refused(self):
-        with pytest.raises(InputError, match="unknown or missing limits"):
-            limits.from_toml(limits.Limits().to_toml().replace("recovery =", "recovry ="))
+    def test_what_join_writes_is_read_back(self, read):
+        assert read(limits.Limits().to_toml()) == limits.Limits()
+
+    def test_an_empty_file_allows_nothing(self, read):
+        with pytest.raises(InputError, match="limits.toml lacks audit_rows, batches"):
+            read("")
+
+    def test_a_misspelled_limit_is_refused(self, read):
+        with pytest.raises(InputError, match="limits.toml does not know recovry; the settings are recovery"):
+            read(limits.Limits().to_toml().replace("recovery =", "recovry ="))
 
     @pytest.mark.parametrize(
         "line", ["recovery = 1.5", "recovery = nan", "studies = true", "rank = 0", 'protect = "x"', "protect = []"]
     )
-    def test_values_that_cannot_be_are_refused(self, line):
+    def test_values_that_cannot_be_are_refused(self, read, line):
         key = line.partition(" ")[0]
         lines = [each for each in limits.Limits().to_toml().splitlines() if not each.startswith(f"{key} =")]
         with pytest.raises(InputError, match=key):
-            limits.from_toml("\n".join([*lines, line]))
+            read("\n".join([*lines, line]))
 
 
 class TestWrongPlaces:

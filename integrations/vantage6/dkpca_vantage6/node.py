@@ -29,8 +29,10 @@ from dkpca.party import questions as q
 from dkpca.party.alignment import SHORTEST_KEY
 from dkpca.party.answers import Party
 from dkpca.protection import keys
+from dkpca.settings import from_values
 from dkpca.store import files, storage
 from dkpca.tables.inputs import check_table
+from dkpca.wording import toml_values
 
 FOLDER, LIMITS, KEY = "DKPCA_FOLDER", "DKPCA_LIMITS", "DKPCA_KEY"
 OF_BOTH = (q.TokensWanted, q.MatchedGiven, q.ResultGiven)
@@ -115,9 +117,9 @@ def _limits(folder: Path) -> limits.Limits:
             f"this node has no limits; its administrator writes limits.toml, or {LIMITS} in algorithm_env"
         )
     try:
-        return limits.from_toml(text)
-    except InputError as error:
-        raise RefusedError(str(error)) from error
+        return from_values(limits.Limits, toml_values(text), what="limits.toml", complete=True)
+    except ValueError as error:  # of TOML, or of what stands in it
+        raise RefusedError(f"the limits of this node cannot be used: {error}") from error
 
 
 class _Answering:

@@ -7,13 +7,13 @@ import inspect
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from dkpca.errors import InputError, PolicyError
+from dkpca.errors import PolicyError
 from dkpca.rank import All, RankRule, Recovery, stated
-from dkpca.settings import PROTECTIONS, SHARE, are_texts, check_entries, setting
-from dkpca.wording import counted, toml_values
+from dkpca.settings import PROTECTIONS, SHARE, are_texts, check_fields, setting
+from dkpca.wording import counted
 
 PRECISIONS = ("compact", "float16", "float32", "float64")  # coarse to fine
 MOST = 10**9 - 1  # a limit on a number that limits nothing
@@ -87,8 +87,7 @@ class Limits:
     covariates: tuple[str, ...] = _limit((), are_texts, "a list of columns")
 
     def __post_init__(self) -> None:
-        allowed = {each.name: each.metadata["allowed"] for each in fields(self)}
-        check_entries(vars(self), allowed, "limits", what="limits")
+        check_fields(self)
 
     def to_toml(self) -> str:
         """Write limits.toml, each limit with its meaning: what the docstring says of it."""
@@ -140,20 +139,6 @@ class Limits:
 
 
 ANYTHING = Limits(recovery=1, samples=1, precision="float64", rank=MOST, audit_rows=MOST, batches=MOST, studies=MOST)
-
-
-def from_toml(text: str, source: object = "limits.toml") -> Limits:
-    """Read limits; every key has to be one of them, and of its kind."""
-    known = {each.name for each in fields(Limits)}
-    try:
-        values = toml_values(text)
-        if wrong := set(values) - known or known - set(values):
-            raise InputError(f"unknown or missing limits {sorted(wrong)}; write {sorted(known)}, and no other")
-        values |= {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
-        return Limits(**values)
-    except ValueError as error:
-        reason = error if isinstance(error, InputError) else f"is not a TOML file ({error})"
-        raise InputError(f"{source}: {reason}") from error
 
 
 def _refuse(reason: str) -> NoReturn:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from dkpca.errors import InputError
-from dkpca.party.limits import Limits, from_toml
-from dkpca.settings import Allowed, check_entries
+from dkpca.party.limits import Limits
+from dkpca.settings import Allowed, check_entries, from_values
 from dkpca.store import storage
 from dkpca.tables.ids import check_ways
 from dkpca.tables.reading import Reading
@@ -54,7 +54,8 @@ def read_limits(path: Path) -> Limits:
     """Read limits.toml; every limit has to be there."""
     if not path.exists():
         raise InputError(f"{path}: there is no such file, so nothing is allowed; 'dkpca study join' writes it")
-    return from_toml(storage.read(path, at_most=storage.MOST_SETTINGS).decode(errors="replace"), path)
+    values = storage.read_toml(path, "'dkpca study join' writes one")
+    return from_values(Limits, values, what=str(path), complete=True)
 
 
 def described(reading: Reading) -> dict[str, Any]:
