@@ -222,10 +222,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         warn(given.notes)
         inputs.check_outcome(y, given.ids, given.first)
         known = _learned(inputs.rows_of_samples(covariates, given.ids, given.first), y)
-        model, states, shield = in_process.fit(given.tables, settings, compute, places=given.places, covariates=known)
-        states = _with_columns(model, states, given.columns, settings)
-        self._take_over(model, list(given.tables), states, shield, given.ids)
-        self._cluster, self._training = None, given.tables
+        fitted = in_process.fit(given.tables, settings, compute, places=given.places, covariates=known)
+        self._keep(fitted, given.tables, given.columns, given.ids)
         warn(_not_at_random(given.places or {}, self.eigenvectors_, y))
         return self
 
@@ -368,10 +366,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         here = replace(compute, n_jobs=None, timeout=None)
         with cluster.waiting(compute.timeout):
             known = _learned(cluster.in_order_of_rows(covariates, X, compute.timeout))
-            model, states, shield = in_process.fit(tables, replace(settings, audit=None), here, covariates=known)
-        states = _with_columns(model, states, columns, settings)
-        self._take_over(model, list(tables), states, shield, None)
-        self._cluster, self._training = "rows", tables
+            fitted = in_process.fit(tables, replace(settings, audit=None), here, covariates=known)
+        self._keep(fitted, tables, columns, None, cluster="rows")
         return self if settings.audit is None else self.run_audit(settings.audit)
 
     certificate_ = property(lambda self: self.model_.certificate)
@@ -570,6 +566,16 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         compute.check_with(fit)
         return fit, compute
 
+    def _keep(self, fitted: Any, tables: Any, columns: Any, ids: Any, cluster: str | None = None) -> None:
+        """Keep what a fit gave, with the names of columns; warns about problems that affect the result."""
+        model, states, shield = fitted
+        if shield.protect != "blind":
+            warn(about_kernel(model))
+        named = {name: replace(state, columns=columns.get(name)) for name, state in states.items()}
+        warn(sentence for state in named.values() for sentence in about_columns(state))
+        self._take_over(model, list(tables), named, shield, ids)
+        self._cluster, self._training = cluster, tables
+
     def _take_over(
         self, model: Any, names: list[str], states: Mapping[str, State], shield: Shield, ids: Sequence[Any] | None
     ) -> Self:
@@ -639,15 +645,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if ids is None or _get_output_config("transform", self)["dense"] != "pandas":
             return scores
         return import_module("pandas").DataFrame(to_numpy(scores), index=list(ids))
-
-
-def _with_columns(model: Any, states: Mapping[str, State], columns: Any, settings: Fit) -> dict[str, State]:
-    """States with their column names; warns about problems that affect the result."""
-    if settings.protect != "blind":
-        warn(about_kernel(model))
-    named = {name: replace(state, columns=columns.get(name)) for name, state in states.items()}
-    warn(sentence for state in named.values() for sentence in about_columns(state))
-    return named
 
 
 def _learned(covariates: Any, y: Any = None) -> Covariates | None:

@@ -104,11 +104,9 @@ def as_toml(values: Mapping[str, Any]) -> str:
 
 def toml_value(value: Any) -> str:
     """Write one value; TOML has no null, so None is the word "none"."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
     if value is None:
         return '"none"'
-    if isinstance(value, str):
+    if isinstance(value, str | bool):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(toml_value, value)) + "]"

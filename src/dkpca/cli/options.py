@@ -122,14 +122,11 @@ def by_party(
     flag: str, items: Iterable[str], parties: Sequence[str], read: Callable[[str], Any]
 ) -> tuple[Any, dict[str, Any]]:
     """Return what is said for all parties, None if nothing is, and what is said as PARTY=VALUE for single ones."""
-    everyone: list[Any] = []
-    single: dict[str, Any] = {}
-    for item in items:
-        party, separator, said = item.partition("=")
-        if separator and party not in parties:
-            raise InputError(f"{flag} {item!r}: {party!r} is not one of the parties {list(parties)}")
-        single |= {party: read(said)} if separator else {}
-        everyone += [] if separator else [read(item)]
+    split = [item.partition("=") for item in items]
+    everyone = [read(said) for said, separator, _ in split if not separator]
+    single = {party: read(said) for party, separator, said in split if separator}
+    if strangers := [party for party in single if party not in parties]:
+        raise InputError(f"{flag}: {strangers[0]!r} is not one of the parties {list(parties)}")
     if len(everyone) > 1:
         raise InputError(f"{flag} gives {everyone} for all parties; give one value, and PARTY=VALUE for exceptions")
     return everyone[0] if everyone else None, single

@@ -13,11 +13,11 @@ from dkpca.errors import InputError
 from dkpca.exchange.holdings import Holding
 from dkpca.settings import Fit, check_entries, from_values
 from dkpca.store import party_file
+from dkpca.store.party_file import PartyFile
 from dkpca.tables.reading import TEXT_COLUMNS, Reading, explained
 from dkpca.tables.scverse import MUDATA, modalities
 
 PANEL, WRITTEN = "The table", "File format (detected unless given)"
-PLAIN = Reading()
 TablePath = Annotated[
     Path,
     typer.Argument(
@@ -52,13 +52,12 @@ OPTIONS: Mapping[str, Any] = {
 
 def at_hand(path: Path, party: str | None, id_column: str | None, **given: Any) -> Holding:
     """Put together what the options and party.toml say."""
-    file = party_file.read(path) if path.suffix == ".toml" else None
-    table = path if file is None else file.table
-    if not table.name:
-        raise InputError(f"{table}: is a directory, not a table; give a file")
-    how = reading(file.reading if file else PLAIN, given)
-    name = party if party is not None else (file.party if file else None)
-    return Holding(o.party_name(name, table), table, replace(how, id_column=id_column or how.id_column))
+    file = party_file.read(path) if path.suffix == ".toml" else PartyFile(None, path, Reading())
+    if not file.table.name:
+        raise InputError(f"{file.table}: is a directory, not a table; give a file")
+    how = reading(file.reading, given)
+    name = file.party if party is None else party
+    return Holding(o.party_name(name, file.table), file.table, replace(how, id_column=id_column or how.id_column))
 
 
 def reading(before: Reading, given: Mapping[str, Any]) -> Reading:

@@ -116,8 +116,8 @@ def headline(content: Content) -> str:
 def drawn_words(content: Content, n_fitted: int, n_drawn: int) -> str:
     """Say which samples the picture has."""
     n_samples = len(content.source.names)
-    said = f"All {n_fitted:,}" if n_fitted == n_samples else f"{n_fitted:,} of the {n_samples:,}"
-    said += " samples" if n_fitted == n_samples else " samples, drawn at random"
+    part = f"{n_fitted:,} of the {n_samples:,} samples, drawn at random"
+    said = f"All {n_fitted:,} samples" if n_fitted == n_samples else part
     said += f", and {n_drawn - n_fitted:,} new ones placed among them" if n_drawn > n_fitted else ""
     return ". ".join([said, *(note[0].upper() + note[1:] for note in map(escape, content.notes))]) + "."
 

@@ -617,9 +617,8 @@ def check_features(party: str, table: Any, *, ids: bool = True) -> None:
             f"party {party!r}: {counted(len(dates), 'column')} of dates: {some(dates)}; leave them out, or turn them "
             "into numbers, such as (dates - dates.min()).dt.days"
         )
-    named = [(name, own) for name, own in columns if ids and isinstance(name, str) and ID_NAME.search(name)]
-    for name, own in named:
-        if are_ids(own):
+    for name, own in columns if ids else ():
+        if isinstance(name, str) and ID_NAME.search(name) and are_ids(own):
             raise InputError(
                 f"party {party!r}: column {name!r} looks like an id column; match rows by it with "
                 f"table.set_index({name!r}), or leave it out; if it is a quantity, rename it"
