@@ -16,9 +16,8 @@ from dkpca.errors import InputError, warn
 from dkpca.fusion import scoring
 from dkpca.linalg import on_dask
 from dkpca.linalg.on_dask import is_collection
-from dkpca.messages import check_party_name
 from dkpca.settings import Compute, Fit
-from dkpca.tables.inputs import ID_NAME, check_features, cut, like_fit, names_of_columns, rows_of_samples
+from dkpca.tables.inputs import ID_NAME, by_party, check_features, cut, like_fit, names_of_columns, rows_of_samples
 
 ONE_WORKER = 20_000  # rows that one worker may have all of
 SHARE = 16  # one part in so many of a worker's memory that the tables may take, to be on one worker
@@ -28,10 +27,7 @@ BEYOND = {"protect": "none", "projection": "extend", "lacking": None}
 
 def collections_in(X: Any) -> dict[Any, Any]:
     """Return the tables of parties, or the one table that is cut, if they are Dask collections."""
-    if isinstance(X, Mapping):
-        tables = dict(X)
-    else:
-        tables = {f"party{j}": table for j, table in enumerate(X)} if isinstance(X, list | tuple) else {"": X}
+    tables = by_party(X) or {"": X}
     others = [name for name, table in tables.items() if not is_collection(table)]
     if others and len(others) < len(tables):
         raise InputError(f"the tables of {others} are not Dask collections, the others are; pass all as one kind")
@@ -67,7 +63,7 @@ def tables_of(
     """Tables by party, and names of columns, for a fit whose rows stay; refuse what needs them in one place."""
     import dask
 
-    tables = _by_party(X, parties)
+    tables = by_party(X) or cut(X, parties)
     refused = [f"{name}={own!r}" for name, value in BEYOND.items() if (own := getattr(settings, name)) != value]
     refused += ["precision='compact'"] if settings.precision == "compact" else []
     precomputed = any(settings.family_of(name).columns_are == "samples" for name in tables)
@@ -95,13 +91,6 @@ def waiting(timeout: float | None) -> Any:
     import dask
 
     return dask.config.set({on_dask.TIMEOUT: timeout})
-
-
-def _by_party(X: Any, parties: Any) -> dict[str, Any]:
-    tables = collections_in(X)
-    if list(tables) != [""]:
-        return {check_party_name(name): table for name, table in tables.items()}
-    return cut(X, parties)
 
 
 def in_order_of_rows(covariates: Any, X: Any, timeout: float | None) -> Any:
@@ -135,7 +124,7 @@ def transform(estimator: Any, X: Any, sample_ids: Any) -> Any:
 
 def _transform_rows(estimator: Any, X: Any) -> Any:
     """Place chunks of new samples by the landmarks of a fit whose rows stayed where they were."""
-    model, given = estimator.model_, _by_party(X, estimator.parties)
+    model, given = estimator.model_, by_party(X) or cut(X, estimator.parties)
     if set(given) != set(model.summaries):
         needed = "rows on workers need every party: gather the new samples (X.compute()) to place them without one"
         raise InputError(f"the fit had the parties {list(model.summaries)}, not {list(given)}, and {needed}")

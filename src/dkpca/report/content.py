@@ -15,7 +15,7 @@ import polars as pl
 from dkpca import messages
 from dkpca.analysis.outcomes import Outcomes, outcomes
 from dkpca.errors import InputError, WireError
-from dkpca.fusion.scoring import party_shares
+from dkpca.fusion.scoring import party_shares, some_samples
 from dkpca.linalg.arrays import to_numpy
 from dkpca.messages import Count, Line, Scores, Share
 from dkpca.report.columns import NONE, LabelColumn, LabelTable, OwnColumns, category_column, own_columns, read_labels
@@ -248,9 +248,7 @@ def _as_letters(data: bytes) -> str:
 def packed(content: Content, most: int) -> dict[str, Any]:
     """Everything that the page's script draws: all samples, or as many as a page may have, at random."""
     source = content.source
-    rows = np.arange(len(source.names))
-    if len(rows) > most:
-        rows = np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
+    rows = some_samples(len(source.names), most)
     names = [source.names[row] for row in rows.tolist()]
     completed = np.broadcast_to(source.completed, len(source.names))[rows]
     scores, kinds = [source.scores[rows]], [np.where(completed, COMPLETED, FITTED)]
