@@ -19,7 +19,6 @@ from dkpca.party.state import PartyState
 from dkpca.rank import RankRule
 from dkpca.settings import FLAG, Allowed, Compute, Fit, check_value, choice
 from dkpca.tables import inputs
-from dkpca.tables.inputs import as_numbers, check_features, check_like_fit, check_table, without_zeros_left_out
 
 MessageT = TypeVar("MessageT")
 ALLOWED: dict[str, Allowed] = {
@@ -94,16 +93,12 @@ def summarize(
         random_state=random_state,
     )  # fmt: skip
     compute, chosen = Compute(device=device, max_memory=max_memory), kernel_of(fit)
-    X = without_zeros_left_out(party, X, taken=chosen.takes_sparse)
-    if chosen.columns_are == "samples":
-        X = inputs.matrix_like_its_rows(party, X)
-    else:
-        check_features(party, X)
-    table = check_table(check_party_name(party), X, columns_are=chosen.columns_are)
+    given = inputs.for_fit({check_party_name(party): X}, fit, None)
+    table = given.tables[party]
     here: Any = {"device": compute.device, "memory": MemoryLimit.of(compute.max_memory)}
     question = summary_question(fit, {party: chosen}, party, 0)
     summary, state = core.summarize(table, question, party=party, sample_ids=sample_ids, limits=limits, **here)
-    return summary, replace(state, columns=inputs.names_of_columns(X))
+    return summary, replace(state, columns=given.columns[party])
 
 
 def fuse(
@@ -203,9 +198,8 @@ def extend(
     _check("extend", state=state, exact=exact, sample_ids=sample_ids, limits=limits)
     if state.anchors is None:
         raise InputError(f"party {state.party!r}: the state has no rows; make it again with dkpca.summarize")
-    X_new = without_zeros_left_out(state.party, X_new, taken=state.kernel.takes_sparse)
-    X_new = check_table(state.party, as_numbers(state, X_new), columns_are=state.kernel.columns_are)
-    check_like_fit({state.party: X_new}, {state.party: state.origin})
+    party = state.party
+    X_new = inputs.for_new_samples({party: X_new}, {party: state}, None, None, of_fit=False).tables[party]
     message: Rows | Partials = core.extend(state, X_new, exact=exact, sample_ids=sample_ids, limits=limits)
     return message
 
