@@ -317,7 +317,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         X, y, covariates, sample_ids
             As for `transform`, of every party; y is ignored.
         """
-        check_fitted(self)
         self._check_unprotected("score")
         if self._cluster or _on_cluster(X):
             return _cluster().on_a_worker(self, "score", X, covariates=covariates, sample_ids=sample_ids)  # type: ignore[no-any-return]
@@ -338,7 +337,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         X, sample_ids
             As for `column_importance`.
         """
-        check_fitted(self)
         self._check_unprotected("run_audit")
         if self._cluster or _on_cluster(X):
             self.model_ = _cluster().audited(self, n_rows, X, sample_ids)
@@ -440,7 +438,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
 
     def _own_tables(self, method: str, X: AnyTables, sample_ids: Any) -> Mapping[str, Any]:
         """Tables of the fit, for methods that use a party's own columns."""
-        check_fitted(self)
         self._check_unprotected(method)
         if self._cluster or self.model_.lacking is not None:
             raise InputError(f"{method} needs all rows of every party; fit without Dask, and with lacking='drop'")
@@ -636,7 +633,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         return inputs.cut(X, self.parties)
 
     def _check_unprotected(self, method: str) -> None:
-        """Refuse methods that need each party's factor, or its columns together with all scores."""
+        """Refuse methods that need a fit with each party's factor, or its columns together with all scores."""
+        check_fitted(self)
         if self._shield.protect != "none":
             raise InputError(f"{method} is for fits with protect='none', but this one has {self._shield.protect!r}")
 
