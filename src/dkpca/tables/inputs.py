@@ -151,17 +151,6 @@ def without_zeros_left_out(name: str, table: Any, *, taken: bool) -> Any:
     return table.toarray()
 
 
-def check_like_fit(tables: Mapping[str, Array], origins: Mapping[str, Array]) -> None:
-    """Raise unless new samples have the columns, library, precision and device of the fit."""
-    for name, table in tables.items():
-        fitted, new = (len(origins[name]), _kind(origins[name])), (table.shape[1], _kind(table))
-        if fitted != new:
-            raise InputError(
-                f"party {name!r}: the fit had {fitted[0]} columns of {fitted[1]}, and these samples have {new[0]} of "
-                f"{new[1]}; convert them"
-            )
-
-
 def _kind(table: Array) -> str:
     library = namespace(table).__name__.rpartition(".")[2]
     return f"{library} {dtype_name(table)} on {device(table)}"
@@ -521,7 +510,14 @@ def for_new_samples(
     found = matched(_dense(given, kernels, matrices), sample_ids, lacking=lacking, matrices=matrices)
     numbers = {name: as_numbers(states[name], own) for name, own in found.tables.items()}
     tables = _checked(replace(found, tables=numbers), kernels)
-    check_like_fit(tables, {name: state.origin for name, state in states.items()})
+    for name, table in tables.items():  # columns, library, precision and device are those of the fit
+        origin = states[name].origin
+        fitted, new = (len(origin), _kind(origin)), (table.shape[1], _kind(table))
+        if fitted != new:
+            raise InputError(
+                f"party {name!r}: the fit had {fitted[0]} columns of {fitted[1]}, and these samples have {new[0]} of "
+                f"{new[1]}; convert them"
+            )
     return replace(found, tables=tables, columns={name: states[name].columns for name in tables})
 
 
