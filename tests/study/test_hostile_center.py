@@ -145,6 +145,13 @@ def founded(tmp_path, fit, limits, given=None, **plan):
     return consortium.join("airline", **limits).join(*consortium.names[1:], **ANYTHING)
 
 
+def kernel_of(consortium):
+    """The joint kernel matrix, as the center has it at the end of a study of masked sums."""
+    consortium.finish()
+    (joined,) = decode_model((consortium.root / "center/result/model.safetensors").read_bytes()).summaries.values()
+    return joined.factor.decode() @ joined.factor.decode().T
+
+
 def test_the_rank_is_the_highest_over_all_widths_that_the_plan_allows(tmp_path_factory):
     def rank(gamma):
         plan = {} if gamma else {"gamma": (1e-3, 1e-1)}
@@ -932,9 +939,7 @@ class TestASecondStudy:
         with pytest.raises(InputError, match="since the review; review again"):
             before.at("airline", study.sign, reviewed.study.fingerprint[:40])
         found = before.at("airline", study.review)
-        assert [each.limit for each in found.findings if not each.ok] == [
-            "masked sums of the same samples with other parties or columns"
-        ]
+        assert [each.limit for each in found.findings if not each.ok] == [reviews.SUMMED_OTHERWISE]
 
     def test_with_another_roster_leaves_its_samples_to_no_batch_of_the_first(self, batch_once, tmp_path):
         first = batch_once.copy(tmp_path)
@@ -947,10 +952,8 @@ class TestASecondStudy:
         self.four(tmp_path).sign("airline")
         again = self.second(tmp_path, self.SUMS, ANYTHING, width=FEW, rows=119)
         found = again.at("airline", study.review)
-        assert [f.limit for f in found.findings if not f.ok] == [
-            "masked sums of the same samples with other parties or columns"
-        ]
-        assert "RED   masked sums of the same samples with other parties or columns: 1 (must be 0)" in found.words()
+        assert [f.limit for f in found.findings if not f.ok] == [reviews.SUMMED_OTHERWISE]
+        assert f"RED   {reviews.SUMMED_OTHERWISE}: 1 (must be 0)" in found.words()
         with pytest.raises(InputError, match="the last review was red"):
             again.at("airline", study.sign, found.study.fingerprint[:40])
 
@@ -962,7 +965,7 @@ class TestASecondStudy:
             file.write(f"{line}\n")
         found = self.second(tmp_path, self.SUMS, ANYTHING, width=FEW).at("airline", study.review)
         red = [finding.limit for finding in found.findings if not finding.ok]
-        assert red == ["masked sums of the same samples with other parties or columns"]
+        assert red == [reviews.SUMMED_OTHERWISE]
 
     @pytest.mark.parametrize("who", ["the same", "others", "not known"])
     def test_of_the_same_names_is_another_roster_where_the_keys_are_others(self, who, tmp_path):
@@ -973,7 +976,7 @@ class TestASecondStudy:
             path.write_text(json.dumps({key: value for key, value in about.items() if key != "roster"}))
         again = self.second(tmp_path, self.SUMS, ANYTHING, width=FEW, same_keys=who != "others")
         found = again.at("airline", study.review)
-        red = [] if who == "the same" else ["masked sums of the same samples with other parties or columns"]
+        red = [] if who == "the same" else [reviews.SUMMED_OTHERWISE]
         assert [finding.limit for finding in found.findings if not finding.ok] == red
 
     @pytest.mark.parametrize(
@@ -991,11 +994,9 @@ class TestASecondStudy:
         self.four(tmp_path).sign("airline")
         (path,) = (tmp_path / "airline/studies").glob("*/left.json")
         about = json.loads(path.read_text())
-        path.write_text(json.dumps({key: value for key, value in about.items() if key != "samples"}))
+        path.write_text(json.dumps({key: value for key, value in about.items() if key != "numbers"}))
         found = self.second(tmp_path, self.SUMS, ANYTHING, width=FEW, later=120).at("airline", study.review)
-        assert [each.limit for each in found.findings if not each.ok] == [
-            "masked sums of the same samples with other parties or columns"
-        ]
+        assert [each.limit for each in found.findings if not each.ok] == [reviews.SUMMED_OTHERWISE]
 
     @pytest.mark.parametrize("how", ["other ids", "other ids, two rows alike", "by position"])
     def test_of_masked_sums_is_red_where_the_same_rows_have_other_ids_or_none(self, how, tmp_path):
@@ -1003,40 +1004,74 @@ class TestASecondStudy:
         if how == "other ids, two rows alike":
             (path,) = (tmp_path / "airline/studies").glob(f"*/{ABOUT}")
             about = json.loads(path.read_bytes())
-            about["rows"][0] = ""  # as of a table in which another row is like the first
+            first, other, *_ = about["numbers"]
+            about["numbers"][first] = about["numbers"][other]  # as of a table in which two rows are alike
             path.write_text(json.dumps(about))
         again = self.second(tmp_path, self.SUMS, ANYTHING, width=FEW, named="t")
         if how == "by position":
             path = tmp_path / "airline/party.toml"
             path.write_text(path.read_text().replace('id = "id"', 'exclude = ["id"]'))
         found = again.at("airline", study.review)
-        assert [each.limit for each in found.findings if not each.ok] == [
-            "masked sums of the same samples with other parties or columns"
-        ]
+        assert [each.limit for each in found.findings if not each.ok] == [reviews.SUMMED_OTHERWISE]
 
+    def test_of_masked_sums_is_red_where_one_number_has_changed(self, tmp_path):
+        founded(tmp_path, self.SUMS, ANYTHING, tables(width=FEW)).sign("airline")
+        again = self.second(tmp_path, self.SUMS, ANYTHING, width=FEW)
+        self.corrected(again)
+        found = again.at("airline", study.review)
+        assert [each.limit for each in found.findings if not each.ok] == [reviews.SUMMED_OTHERWISE]
+
+    def test_with_folders_that_remember_nothing_tells_the_column_of_a_changed_number(self, tmp_path):
+        """The careless twin: distances from one sample differ by that number's column, but for a line."""
+        first = founded(tmp_path, self.SUMS, ANYTHING, tables(width=FEW)).sign()
+        (tmp_path / "second").mkdir()
+        again = founded(tmp_path / "second", self.SUMS, ANYTHING, tables(width=FEW))
+        self.corrected(again)
+        found = np.log(kernel_of(again.sign()) / kernel_of(first))[8] / -0.01
+        others = np.arange(120) != 8
+        assert abs(np.corrcoef(found[others], tables(width=FEW)["airline"][1][others, 4])[0, 1]) > 0.999
+
+    def corrected(self, consortium):
+        path = consortium.root / "airline.csv"
+        lines = path.read_text().splitlines()
+        cells = lines[9].split(",")
+        cells[5] = "0.1234567"
+        path.write_text("\n".join([*lines[:9], ",".join(cells), *lines[10:]]) + "\n")
+
+    @pytest.mark.parametrize("parties", [3, 4])
     @pytest.mark.parametrize("modes", [("sums", "none"), ("none", "sums"), ("none", "none")], ids=" then ".join)
-    def test_in_the_open_without_a_party_of_masked_sums_is_red(self, modes, tmp_path):
-        """What all but one send openly, taken off the sum, is that one's; where all of the sum do, nobody is left."""
+    def test_in_the_open_beside_masked_sums_is_red(self, modes, parties, tmp_path):
+        """What the others send openly, taken off the sum, is one party's, whatever little that party sends."""
         first, then = ({**self.SUMS, "protect": mode} for mode in modes)
-        given = tables(width=FEW, names=(*NAMES, "port"))
+        given = tables(width=FEW, names=(*NAMES, "port")[:parties])
         Consortium(tmp_path, given, first, align="position", samples=50).join(**ANYTHING).sign("airline")
         found = self.second(tmp_path, then, ANYTHING, width=FEW).at("airline", study.review)
         masked = [each for each in found.findings if each.limit.startswith("masked sums")]
-        assert [each.ok for each in masked] == [modes != ("sums", "none")]
+        assert [each.ok for each in masked] == [modes == ("none", "none")]
+
+    def test_in_the_open_with_folders_that_remember_nothing_tells_what_one_party_kept(self, tmp_path):
+        """The careless twin: airline sends one eigenpair in the open, and its distances come out all the same."""
+        sums = founded(tmp_path, self.SUMS, ANYTHING, tables(width=FEW)).sign()
+        total = np.log(kernel_of(sums)) / -0.01
+        open_fit = {"gamma": 0.01, "n_components": 2, "precision": "float64"}
+        (tmp_path / "second").mkdir()
+        again = Consortium(tmp_path / "second", tables(width=FEW), open_fit | {"rank": 119}, align="position")
+        again.join(*NAMES[1:], **ANYTHING).join("airline", **ANYTHING).sign().finish()
+        for name in NAMES[1:]:
+            A = received(again, name, "summary", Summary).factor.decode()
+            total = total - np.log(A @ A.T) / -0.01
+        X = tables(width=FEW)["airline"][1]
+        assert np.corrcoef(total.ravel(), cdist(X, X, "sqeuclidean").ravel())[0, 1] > 0.99
 
     def test_with_folders_that_remember_nothing_tells_what_one_member_added(self, tmp_path):
         """The careless twin: another DIR for the last rows. Two sums differ by one member's distances."""
-        first = self.four(tmp_path)
-        first.sign().finish()
+        first = self.four(tmp_path).sign()
         (tmp_path / "second").mkdir()
         given = {name: (ids[70:], X[70:]) for name, (ids, X) in first.tables.items() if name != "port"}
-        again = Consortium(tmp_path / "second", given, self.SUMS, align="position", samples=50).join(**ANYTHING)
-        again.sign().finish()
-        K = []
-        for each in (first, again):
-            (joined,) = decode_model((each.root / "center/result/model.safetensors").read_bytes()).summaries.values()
-            K.append(joined.factor.decode() @ joined.factor.decode().T)
-        found = np.log(K[1] / K[0][70:, 70:]) / 0.01
+        again = (
+            Consortium(tmp_path / "second", given, self.SUMS, align="position", samples=50).join(**ANYTHING).sign()
+        )
+        found = np.log(kernel_of(again) / kernel_of(first)[70:, 70:]) / 0.01
         X = first.tables["port"][1][70:]
         true = ((X[:, None] - X[None]) ** 2).sum(axis=2)
         assert np.corrcoef(found.ravel(), true.ravel())[0, 1] > 0.99

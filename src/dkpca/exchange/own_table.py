@@ -4,7 +4,7 @@ import hashlib
 import io
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -49,10 +49,8 @@ class OwnTable:
 
     @property
     def rows(self) -> list[str]:
-        """Digest of the numbers of each sample, to find it again under another id; empty where another is alike."""
-        found = [sha256(np.ascontiguousarray(row).tobytes())[:24] for row in self.X]
-        times = Counter(found)
-        return [each * (times[each] == 1) for each in found]
+        """Digest of the numbers of each sample, to find it again under another id, or see that they changed."""
+        return [sha256(np.ascontiguousarray(row).tobytes())[:24] for row in self.X]
 
     @property
     def notes(self) -> list[str]:
@@ -150,6 +148,13 @@ def frozen(memory: StudyMemory) -> OwnTable:
     X = np.load(io.BytesIO(memory.kept("table/numbers.npy") or b""), allow_pickle=False)
     preparation = codec.decode(Preparation, about["preparation"], what="the signed table")
     return OwnTable(X, about["ids"], about["keys"], preparation).without(about["covariates"])
+
+
+def told_apart(digests: Iterable[str]) -> list[str]:
+    """Digests of rows, empty where another row is alike."""
+    digests = list(digests)
+    times = Counter(digests)
+    return [each * (times[each] == 1) for each in digests]
 
 
 def changed_since(folder: Path, memory: StudyMemory) -> list[str]:

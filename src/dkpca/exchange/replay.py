@@ -454,7 +454,7 @@ class PartySide:
         if again:
             raise InputError(f"{batch}: {len(again)} of its samples were placed before; leave them out")
         if self.case.summed_otherwise(table):
-            both = "were in another study, with other parties or columns; together the two reveal one party's part"
+            both = "were in another study, with other parties, columns or numbers; the two reveal one party's part"
             raise InputError(f"{batch}: some of its samples {both}")
         reviews.place(self.member.memory, table)
         # The masks are bound to all that the numbers follow from; a file that changes later is refused.

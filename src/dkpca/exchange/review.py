@@ -22,7 +22,7 @@ from dkpca.errors import DKPCAError, InputError
 from dkpca.exchange import in_process, protocols
 from dkpca.exchange.identity import sha256, shown
 from dkpca.exchange.memory import ABOUT, LEFT, Memory, StudyMemory, write
-from dkpca.exchange.own_table import OwnTable
+from dkpca.exchange.own_table import OwnTable, told_apart
 from dkpca.exchange.plan import Plan, Study
 from dkpca.exchange.protocols import Terms
 from dkpca.fusion import FusedModel
@@ -56,6 +56,7 @@ TOO_MANY = (
     "Close earlier studies ('dkpca study close'; the plan under review stays): those that sent no number about your "
     "table then no longer count. For more, raise studies in limits.toml."
 )
+SUMMED_OTHERWISE = "masked sums of the same samples with other parties, columns or numbers"
 UNMEASURED = "something that cannot be measured"  # and counts as recovered
 SHOWN_COLUMNS = 8  # or more, if more are above the limit
 LITTLE = 0.2  # of the variance
@@ -238,7 +239,7 @@ class Case:
     @cached_property
     def digests(self) -> list[str]:
         """Digests of the numbers of these samples, by which they are found again under other names."""
-        return list(np.array(self.table.rows, dtype=object)[self.rows])
+        return list(np.array(told_apart(self.table.rows), dtype=object)[self.rows])
 
     @cached_property
     def before(self) -> list[tuple[dict[str, Any], dict[str, Matrix]]]:
@@ -262,24 +263,27 @@ class Case:
 
     def shares(self, about: Mapping[str, Any], table: OwnTable | None = None) -> bool:
         """Whether another study may have had one of these samples, by their names or by their rows."""
-        # Names say nothing where an earlier version kept none, where rows match by position, or in another id column.
         now = _named(table or self.table)
-        if None in (about.get(key) for key in now) or about["named_by"] != now["named_by"]:
+        if not _comparable(about, now):
             return True
-        return any(set(now[key]) & set(about[key]) - {""} for key in ("samples", "rows"))
+        names = now["numbers"].keys() & about["numbers"].keys()
+        both = [set(told_apart(each["numbers"].values())) - {""} for each in (now, about)]
+        return bool(names) or not both[0].isdisjoint(both[1])
 
     def summed_otherwise(self, table: OwnTable) -> int:
         """Count the studies of some of these samples that together with this one tell one party's part of them."""
-        # Two sums with other parties or columns do; so does a sum beside what some of its parties send openly.
         found, own, now = 0, sorted([*self.table.columns, *self.in_the_clear]), set(self.roster.items())
         for about, _ in self.before:
-            then, was_hidden = set((about.get("roster") or {}).items()), about["protect"] != "none"
-            if self.plan.protect == "none":
-                differs = was_hidden and not then <= now
-            elif not was_hidden:
-                differs = not now <= then
+            then, modes = set((about.get("roster") or {}).items()), {self.plan.protect, about["protect"]}
+            if modes <= {"none"}:
+                differs = False
+            elif modes == {"none", "sums"}:  # the sum, less what the others send openly, is this party's part
+                differs = True
+            elif "none" in modes:  # a blind fit, and what some of its parties send openly
+                differs = not (now <= then if about["protect"] == "none" else then <= now)
             else:
                 differs = then != now or sorted(about["columns"]) != own
+                differs = differs or (modes == {"sums"} and _renewed(about, _named(table)))
             found += differs and self.shares(about, table)
         return found
 
@@ -343,14 +347,28 @@ def commit(memory: StudyMemory) -> None:
 def place(memory: StudyMemory, batch: OwnTable) -> None:
     """Count new samples as samples of this study, before their numbers leave."""
     about = json.loads(memory.kept(ABOUT) or b"{}")
-    for key in ("samples", "rows"):
-        about[key] = [*dict.fromkeys([*about.get(key, ()), *getattr(batch, key)])]
-    memory.replace(ABOUT, json.dumps(about).encode())
+    if "numbers" in about:  # else an earlier version kept none, and all samples count as samples of this study
+        about["numbers"] |= _named(batch)["numbers"]
+        memory.replace(ABOUT, json.dumps(about).encode())
 
 
 def _named(table: OwnTable) -> dict[str, Any]:
-    """How the samples of a table are found again: their names, the column these are from, and digests of the rows."""
-    return {"samples": table.samples, "named_by": table.preparation.reading.id_column, "rows": table.rows}
+    """How the samples of a table are found again: digests of their rows by name, and the column of the names."""
+    numbers = dict(zip(table.samples, table.rows, strict=True))
+    return {"named_by": table.preparation.reading.id_column, "numbers": numbers}
+
+
+def _comparable(about: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether names tell samples apart: not where rows match by position, in another column, or as none were kept."""
+    return "numbers" in about and about["named_by"] is not None and about["named_by"] == now["named_by"]
+
+
+def _renewed(about: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether a sample has other numbers than in another study: two sums of the same parties tell the difference."""
+    then = about.get("numbers")
+    if then is None or about["named_by"] != now["named_by"]:
+        return True
+    return any(then.get(name, numbers) != numbers for name, numbers in now["numbers"].items())
 
 
 def left_before(memory: Memory, study: str) -> dict[str, str]:
@@ -695,7 +713,7 @@ def _findings(case: Case, columns: Mapping[str, float], leaving: Sequence[Leavin
         Finding("covariates", ", ".join(limits.covariates) or "none", ", ".join(sent) or "none", willing),
         Finding("studies", limits.studies, len(before) + 1, len(before) + 1 <= limits.studies),
         *(Finding("public", f"one of {', '.join(plan.parties)}", each, ok=False, file="") for each in strangers),
-        Finding("masked sums of the same samples with other parties or columns", 0, masked, not masked, file=""),
+        Finding(SUMMED_OTHERWISE, 0, masked, not masked, file=""),
     )
 
 
