@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -216,7 +216,7 @@ class Case:
 
     @cached_property
     def rows(self) -> Matrix:
-        """Rows that are attacked, fewer beside many others: by their names, so that a row more changes few."""
+        """Rows that are attacked, fewer beside many others: by their numbers, so that a row more changes few."""
         fitting = min(MOST_ROWS // len(self.plan.parties), MANY_NUMBERS // max(1, sum(self.columns.values())))
         return np.sort(self._drawn[: min(recovery.MOST_ROWS, max(FEWEST_ROWS, fitting))])
 
@@ -228,8 +228,9 @@ class Case:
 
     @cached_property
     def _drawn(self) -> Matrix:
-        hashed = [sha256(sample.encode())[:15] for sample in self.table.samples]
-        return recovery.rare_first(np.argsort([int(each, 16) for each in hashed], kind="stable"), self.table.X)
+        drawn = np.argsort(np.array(self.table.rows), kind="stable")
+        known = np.isin(drawn, [*chain.from_iterable(self.again)])  # to be seen in other studies, too
+        return recovery.rare_first(np.concatenate([drawn[known], drawn[~known]]), self.table.X)
 
     @cached_property
     def keys(self) -> list[str]:
@@ -251,6 +252,21 @@ class Case:
             if about["protect"] == "blind" and not any(name.startswith(TURNED) for name in left):
                 about["columns"] = dict.fromkeys(about["columns"], 1.0)  # of an earlier version: not known
             found.append((about, left))
+        return found
+
+    @cached_property
+    def again(self) -> list[dict[int, int]]:
+        """For each other study of this table, which of the rows attacked there these rows are."""
+        digests, names, found = told_apart(self.table.rows), self.table.samples, []
+        here, named_by = set(digests), self.table.preparation.reading.id_column
+        for about, _ in self.before:
+            there = about.get("digests") or [""] * len(about["keys"])
+            # By their numbers; where these changed, by their names.
+            by_digest = {digest: place for place, digest in enumerate(there) if digest}
+            gone = [(key, place) for place, key in enumerate(about["keys"]) if there[place] not in here - {""}]
+            by_name = dict(gone) if about.get("named_by") == named_by else {}
+            places = [by_digest.get(digest, by_name.get(name)) for digest, name in zip(digests, names, strict=True)]
+            found.append({row: place for row, place in enumerate(places) if place is not None})
         return found
 
     @cached_property
@@ -400,13 +416,18 @@ def _worst(case: Case, *others: str) -> tuple[dict[str, float], tuple[Leaving, .
             now = tuple(_leaves(here_case, is_known=len(widths) == 1))
             own = [each.seen for each in now if each.seen is not None]
             seen = own + [each for each, _ in before]
+            seen += [recovery.together(seen)] * bool(own and before)  # all attacks on what the studies tell together
             if any(each.what.startswith(UNMEASURED) for each in now):  # however few rows are taken for known
                 here = dict.fromkeys(table.columns, 1.0)
             elif seen:
                 here = dict(zip(table.columns, attack(seen, table.X[case.rows]).columns, strict=True))
                 reweighted = [each for each, otherwise in before if otherwise]
-                twice = recovery.told_twice(own, reweighted, table.X[case.rows], len(table.X))
-                here |= {column: 1.0 for column, told in zip(table.columns, twice, strict=True) if told}
+                twice = recovery.told_twice(own, reweighted, table.X[case.rows], len(table.X)).tolist()
+                new = {
+                    name for name in table.columns if any(name not in about["columns"] for about, _ in case.before)
+                }
+                for column, told in zip(table.columns, twice, strict=True):  # a new one is what the two differ by
+                    here[column] = max(here[column], max(twice) if column in new else told)
         except (DKPCAError, ValueError, np.linalg.LinAlgError) as error:  # as of numbers that overflow under a width
             now = (Leaving(f"{UNMEASURED}: {error}", case.plan.center, 0, _plain(table.X[case.rows], table)),)
             here = dict.fromkeys(table.columns, 1.0)
@@ -591,7 +612,7 @@ def _sums(case: Case, model: FusedModel, tables: Mapping[str, Matrix]) -> Iterat
     total = np.sum([*apart.values()], axis=0)
     found = recovery.points(total[:n_rows])
     others = recovery.placed(found, total[:n_rows], total[n_rows:])
-    seen = Seen(found, Linear(), 0.0, min(n_features, n_rows), others)
+    seen = Seen(found, Linear(), 0.0, n_features, others)
     yield Leaving(f"masked sums: the joint {what}", plan.center, size, seen)
     # Its similar pairs are steps of paths, and its kernel says which columns are categories; its independent
     # components are those of the distances.
@@ -673,22 +694,23 @@ def _plain(factor: Matrix, table: OwnTable, others: Matrix | None = None) -> See
     """Numbers that are seen as they are, and those of others; of size one, since squares of large ones overflow."""
     size = float(np.max(np.abs(factor), initial=0.0)) or 1.0
     others = None if others is None else np.clip(others / size, -recovery.WILD, recovery.WILD)
-    return Seen(factor / size, Linear(), 0.0, min(table.X.shape[1], len(factor)), others)
+    return Seen(factor / size, Linear(), 0.0, table.X.shape[1], others)
 
 
 def _left_before(case: Case) -> list[tuple[Seen, bool]]:
     """What earlier studies let out about these rows, zeros for others; and whether columns may weigh otherwise."""
-    found = []
-    for about, arrays in case.before:
-        by_name = {key: position for position, key in enumerate(about["keys"])}
-        again = {digest: position for position, digest in enumerate(about.get("digests", ())) if digest}
-        places = [again.get(digest, by_name.get(key)) for digest, key in zip(case.digests, case.keys, strict=True)]
-        rows = [row for row, place in enumerate(places) if place is not None]
-        reweighted = case.fit.standardize or about.get("standardize", True)  # by other samples, or not at all
+    found, own = [], [*case.table.columns, *case.in_the_clear]
+    for (about, arrays), again in zip(case.before, case.again, strict=True):
+        if not case.shares(about):
+            continue
+        rows = [row for row, name in enumerate(case.rows) if name in again]
+        # Weights are others by other samples, or by no standardizing; a column more, or another, weighed nothing.
+        reweighted = case.fit.standardize or about.get("standardize", True) or sorted(about["columns"]) != sorted(own)
+        reweighted = reweighted or _renewed(about, _named(case.table))
         both_blind = about["protect"] == case.plan.protect == "blind"
         for factor in arrays.values():
-            here = np.zeros((len(places), factor.shape[1]))
-            here[rows] = factor[[place for place in places if place is not None]]
+            here = np.zeros((len(case.rows), factor.shape[1]))
+            here[rows] = factor[[again[row] for row in case.rows[rows]]]
             found.append((_plain(here, case.table), reweighted and not both_blind))
     return found
 

@@ -160,9 +160,8 @@ class Kernel(ABC):
         """Return the kernel that does not count on the center to finish it: for parties with different kernels."""
         return replace(self, own=True) if self.sends_diagonal else self  # type: ignore[type-var]
 
-    @property
-    def forgets(self) -> str:
-        """What of a row no kernel value depends on: "lengths" or "signs"; empty: nothing."""
+    def forgets(self, value: float) -> str:
+        """What of a row values hardly depend on, where a sample's own is this one: "lengths" or "signs"; or empty."""
         return ""
 
     def scale_by_column(self, X: Array) -> Array:

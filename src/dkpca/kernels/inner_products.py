@@ -13,6 +13,7 @@ from dkpca.kernels.laws import COSINE, SUM, Law, Power
 from dkpca.linalg.arrays import Array, dtype_name, growth, namespace, or_one, quiet, to_numpy, unit
 from dkpca.linalg.rows import column_means
 
+SLIGHT = 0.1  # coef0 as a share of a sample's gamma |x|^2 + coef0: with less, an even power is mostly that of squares
 PRODUCTS = "inner products of any two samples over this party's columns, and the length of each sample"
 
 
@@ -133,9 +134,9 @@ class Polynomial(OfInnerProducts):
     def law(self) -> Law | None:
         return None if self.own else Power(self.degree, self.gamma, self.coef0)
 
-    @property
-    def forgets(self) -> str:
-        return "signs" * (self.own and self.coef0 == 0 and self.degree % 2 == 0)
+    def forgets(self, value: float) -> str:
+        slight = self.coef0 <= SLIGHT * value ** (1.0 / self.degree)
+        return "signs" * (self.own and slight and self.degree % 2 == 0)
 
     def check(self, X: Array) -> None:
         if not self.own:
@@ -209,8 +210,7 @@ class CosineKernel(OfInnerProducts):
     def law(self) -> Law | None:
         return None if self.own else COSINE
 
-    @property
-    def forgets(self) -> str:
+    def forgets(self, value: float) -> str:
         return "lengths" * self.own
 
     def explicit_features(self, X: Array) -> Array:

@@ -41,9 +41,12 @@ MOST_NUMBERS = 2**23  # of these
 NEARLY_SENT = 0.25  # share of such a column's length off all that was sent: with more it is not there
 RARE = 0.1  # of the samples: known rows hardly tell about a column that fewer have
 RARE_ROWS = 5  # attacked of such a column, whatever the others are
+FAR_OUT = 10.0  # standard deviations: what one in a hundred rows has, all as far out, of which few may be attacked
 FENCE = 1.5  # Tukey's, of quartile ranges beyond the quartiles: values beyond are far out
 FARTHEST = 50  # one sample in so many is far out
 FEWEST_ROWS = 3  # that two studies share: fewer have no directions to compare
+LEFT = 20  # rows that an attacker of few does not know
+CROWDED = 0.9  # directions for each sample: among more, a column lies by chance
 STEPS = 20  # of ICA from the truth: what many samples do not hold there is lost in few
 ON_GRID = 1e-9  # of a column's range, by which numbers of a grid may be off it
 FINEST_GRID = 1e-7  # step of one, as a share of that range: among finer ones all numbers are on a grid by chance
@@ -64,6 +67,11 @@ class Seen:
     n_features: int  # columns the message says the party has
     others: Matrix | None = None  # further samples of the factor: with more, independent components are found better
     squares: Matrix | None = None  # (n_samples, 1): squared lengths of the rows, where the message has these
+
+    @property
+    def forgotten(self) -> str:
+        """What of a row the kernel forgets."""
+        return self.kernel.forgets(self.left_out + float(np.median((self.factor**2).sum(axis=1))))
 
     @cached_property
     def coordinates(self) -> Matrix:
@@ -318,7 +326,7 @@ def _times(column: Matrix) -> Matrix:
 
 def by_signs(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | None:
     """Rows but for their signs, which is all that an even power forgets: not measured, and so counted as told."""
-    return np.ones((len(draws), truth.n_columns)) if seen.kernel.forgets == "signs" else None
+    return np.ones((len(draws), truth.n_columns)) if seen.forgotten == "signs" else None
 
 
 ATTACKS: dict[str, Callable[[Seen, Truth, Sequence[Matrix]], Matrix | None]] = {
@@ -537,7 +545,8 @@ def measure(
     X : array of shape (n_samples, n_features)
         The party's columns that it was made from; what scales and shifts a column changes nothing.
     known_rows, random_state : int, default=30 and 0
-        Rows that the attacker knows (at most half of them), and the seed by which these and those attacked are drawn.
+        Rows that the attacker knows (at most half of them, or all but 20), and the seed by which these and those
+        attacked are drawn.
     roughly : bool
         Whether to attack few rows in few draws: quick, and no more than a hint.
 
@@ -578,17 +587,23 @@ def against(
     truth, draws = Truth.of(table, columns_are), draws_of(len(table), known_rows, random_state)[:n_draws]
     # The strongest result of each attack counts. Two factors of the same rows may tell together what neither tells.
     found = [run(each, truth, draws) for each in seen]
-    for each in (one for one in seen if one.kernel.forgets == "lengths"):
+    for each in (one for one in seen if one.forgotten == "lengths"):
         scaled = standardized(table, *column_scales(table))
         found += [run(each, Truth.of(_directions(part)), draws) for part in (table, scaled)]
     if len(seen) > 1:
-        both = np.hstack([_to_one(part) for each in seen for part in (each.factor, each.coordinates)])
-        decoded = by_decoding(replace(seen[0], factor=both), truth, draws)
-        found.append({"side by side": _mean(regressed(both, truth, draws)), "decoding": _mean(decoded)})
+        both = together(seen)
+        decoded = by_decoding(both, truth, draws)
+        found.append({"side by side": _mean(regressed(both.factor, truth, draws)), "decoding": _mean(decoded)})
     strongest: dict[str, tuple[float, ...]] = {}
     for name, scores in chain.from_iterable(each.items() for each in found):
         strongest[name] = tuple(map(max, strongest.get(name, scores), scores))
     return Measurement(len(draws[0]), len(table), strongest)
+
+
+def together(seen: Sequence[Seen]) -> Seen:
+    """Factors of the same rows, and the points that they tell, side by side."""
+    parts = [_to_one(part) for each in seen for part in (each.factor, each.coordinates)]
+    return Seen(np.hstack(parts), Linear(), 0.0, max(each.n_features for each in seen))
 
 
 def _directions(table: Matrix) -> Matrix:
@@ -599,36 +614,53 @@ def _directions(table: Matrix) -> Matrix:
 
 
 def told_twice(now: Sequence[Seen], before: Sequence[Seen], table: Matrix, n_samples: int) -> Matrix:
-    """Which columns lie in what is seen now and in what was seen before, where their weights were others.
+    """R squared by column of what is both in what is seen now and in what was seen before, where weights were others.
 
     Two matrices X W X' with different weights W have the columns as their generalized eigenvectors: nobody needs to
     know a row. Counted, not run, since the samples that all parties have, and so the weights, are not known yet.
     """
+    p = table.shape[1]
 
-    def lie_in(seen: Sequence[Seen]) -> Matrix:
-        told = np.zeros(table.shape[1], dtype=bool)
+    def shares_in(seen: Sequence[Seen]) -> Matrix:
+        told = np.zeros(p)
         for each in seen:
-            rows = np.any(each.factor != 0, axis=1)  # the others were not in that study
-            if np.sum(rows) < FEWEST_ROWS:
+            rows = np.any(each.factor != 0, axis=1)  # the others were not in that study, or not attacked there
+            n = int(np.sum(rows))
+            if n < FEWEST_ROWS:
                 continue
-            V = Truth.of(table[rows]).values[:, : table.shape[1]]
-            for part in (each.factor[rows], each.coordinates[rows, : min(each.n_features, MOST_COMPONENTS)]):
+            V, all_columns = Truth.of(table[rows]).values[:, :p], max(each.n_features, p)
+            leading = each.coordinates[rows, : min(each.n_features, MOST_COMPONENTS)]
+            for part, width in ((each.factor[rows], each.factor.shape[1]), (leading, all_columns)):
+                if width >= n_samples - 1:  # as many ways to vary as samples: no column is an eigenvector
+                    continue
                 D = in_equal_lengths(part)
-                rest = np.linalg.norm(V - D @ (D.T @ V), axis=0)
-                told |= (rest < NEARLY_SENT) & np.any(V != 0, axis=0) & (D.shape[1] < n_samples - 1)
-        return told
+                # R squared of a column on these directions, adjusted for their number.
+                if D.shape[1] < CROWDED * (n - 1):
+                    rest = np.linalg.norm(V - D @ (D.T @ V), axis=0) ** 2 * (n - 1) / (n - 1 - D.shape[1])
+                    told = np.maximum(told, np.any(V != 0, axis=0) - rest)
+                elif all_columns < n_samples - 1:  # too few rows are attacked to see what is in it
+                    told[:] = 1.0
+        return np.clip(told, 0.0, 1.0)
 
-    return lie_in(now) & lie_in(before)
+    return np.minimum(shares_in(now), shares_in(before))
 
 
 def rare_first(order: Matrix, table: Matrix) -> Matrix:
     """Return the order of rows with some first that have what few have: else there might be none among the first."""
-    first = dict[int, None]()
+    found = list[tuple[float, int]]()  # how far out a row is, in standard deviations of a column or of having a value
     for column in table[order].T:
-        _, which, counts = np.unique(column, return_inverse=True, return_counts=True)
-        if counts.max() > (1.0 - RARE) * len(order):
-            first |= dict.fromkeys(np.flatnonzero(which != np.argmax(counts))[:RARE_ROWS].tolist())
-    front = list(first)[: MOST_ROWS // 4]
+        values, which, counts = np.unique(column, return_inverse=True, return_counts=True)
+        if len(values) ** 2 <= len(column) or counts.max() > (1.0 - RARE) * len(column):
+            usual = which == np.argmax(counts)
+            has = counts[which] if len(values) ** 2 <= len(column) else np.where(usual, len(column), np.sum(~usual))
+            out = np.where(has < RARE * len(column), np.sqrt(len(column) / has - 1.0), 0.0)
+        else:
+            scaled = column / (float(np.abs(values).max()) or 1.0)  # since squares may overflow
+            far = np.abs(scaled - scaled.mean()) / scaled.std()
+            out = np.where(far > FAR_OUT, far, 0.0)
+        rows = np.argsort(-out, kind="stable")[:RARE_ROWS]
+        found += zip(out[rows][out[rows] > 0].tolist(), rows[out[rows] > 0].tolist(), strict=True)
+    front = list(dict.fromkeys(row for _, row in sorted(found, key=lambda each: -each[0])))[: MOST_ROWS // 4]
     return order[[*front, *np.setdiff1d(np.arange(len(order)), front)]]
 
 
@@ -644,7 +676,10 @@ def _mean(scores: Matrix) -> tuple[float, ...]:
 
 def draws_of(n_samples: int, known_rows: int, random_state: int) -> list[Matrix]:
     """Some choices of rows that an attacker knows."""
-    random, known = np.random.default_rng(random_state), max(1, min(known_rows, n_samples // 2))
+    random, known = (
+        np.random.default_rng(random_state),
+        max(1, min(known_rows, max(n_samples // 2, n_samples - LEFT))),
+    )
     return [random.permutation(n_samples)[:known] for _ in range(DRAWS)]
 
 
@@ -683,5 +718,4 @@ def seen_in(summary: Summary, rows: Matrix) -> Seen:
     left_out = max(0.0, summary.trace_left_out) / summary.n_samples
     kernel = Linear() if summary.turned else summary.kernel  # of turned samples nobody knows more than inner products
     squares = None if summary.diagonal is None or summary.turned else to_numpy(summary.diagonal.decode())[rows]
-    n_features = min(summary.n_features, factor.shape[0])
-    return Seen(factor, kernel, left_out, n_features, others if len(rest) else None, squares)
+    return Seen(factor, kernel, left_out, summary.n_features, others if len(rest) else None, squares)
