@@ -19,7 +19,7 @@ def contents(folder):
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
     root = tmp_path_factory.mktemp("done")
-    done = Consortium(root, tables(20), MODES["sums"], align="position", samples=10).join(**ANYTHING).sign()
+    done = Consortium(root, tables(20), MODES["open"], align="position", samples=10).join(**ANYTHING).sign()
     done.finish()
     return done
 
@@ -148,9 +148,10 @@ def test_a_plan_whose_ids_did_not_match_does_not_count_once_the_study_is_closed(
 
 
 @pytest.mark.slow
-def test_the_same_question_under_another_agreement_is_answered_under_other_masks(first, tmp_path):
-    again = Consortium(tmp_path, first.tables, MODES["sums"], align="position", samples=10).join(**ANYTHING).sign()
-    again.finish()
+def test_the_same_question_under_another_agreement_is_answered_under_other_masks(tmp_path):
+    for _ in range(2):
+        here = Consortium(tmp_path, tables(20), MODES["sums"], align="position", samples=10)
+        here.join(**ANYTHING).sign().finish()
     opened = [p.read_bytes() for p in (tmp_path / "center/studies").glob("*/opened/airline.sums-1.center")]
     assert len(opened) == 2
     one, other = (np.frombuffer(data[-400:], dtype=np.uint8) for data in opened)
