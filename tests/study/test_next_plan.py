@@ -10,6 +10,7 @@ from dkpca.exchange.member import RefusedError, WaitingError
 from dkpca.party.limits import Limits
 from testkit.studies import ANYTHING, Consortium
 from tests.study.test_a_study import MODES, tables
+from tests.study.test_closing import forge
 
 
 def contents(folder):
@@ -94,6 +95,28 @@ def test_closing_deletes_the_keys_and_tables_of_every_plan(first, tmp_path):
     left = {path.name for path in (tmp_path / "airline/studies").glob("*/*")}
     assert not {"seed.key", "table", "opened"} & left
     assert [*(tmp_path / "airline/studies").glob("*/left.json")]  # numbers left: it counts
+
+
+def test_another_plan_is_not_joined_while_one_runs(tmp_path):
+    """Before, `join` of a plan that only the folder's host had written took a party out of its study for good."""
+    here = Consortium(tmp_path, tables(20), MODES["open"], samples=10).join(**ANYTHING).sign()
+    forge(tmp_path)
+    join = (study.join, tmp_path / "airline.csv", "id", "airline")
+    with pytest.raises(InputError, match="plan 1 is running; finish it, or 'dkpca study close --give-up' first"):
+        here.at("airline", *join)
+    assert not (tmp_path / "shared/airline/member-2.toml").exists()
+    here.at("airline", founding.close, give_up=True)
+    here.at("airline", *join)
+    here.at("registry", study.join, tmp_path / "registry.csv", "id", "registry")  # airline ended plan 1
+
+
+def test_a_plan_that_is_gone_gives_its_place_back_to_the_one_that_all_have_signed(tmp_path):
+    here = Consortium(tmp_path, tables(20), MODES["open"], samples=10).join(**ANYTHING).sign("airline")
+    forge(tmp_path)
+    here.at("airline", study.join, tmp_path / "airline.csv", "id", "airline")
+    (tmp_path / "shared/center/plan-2.toml").unlink()
+    here.sign("registry", "weather", "center").finish()
+    assert (tmp_path / "airline/result/embedding.csv").exists()
 
 
 def test_a_plan_that_never_started_is_closed_without_the_next_one_which_then_can_be_signed(tmp_path):

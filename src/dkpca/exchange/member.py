@@ -234,9 +234,13 @@ class Membership:
 
     def has(self, writer: str, step: str) -> bool:
         """Whether a member's file lay in the folder when this command first looked, whole or not."""
+        return named(self.own.number, step) in self.listed(writer)
+
+    def listed(self, writer: str) -> Files:
+        """Files of a member as they were when this command first looked."""
         if writer not in self._listed:
             self._listed[writer] = self.listing(writer)
-        return named(self.own.number, step) in self._listed[writer]
+        return self._listed[writer]
 
     def listing(self, writer: str) -> Files:
         """Files of a member as the folder shows them now; more than the signed plan has steps for are refused."""
