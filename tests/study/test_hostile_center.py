@@ -741,7 +741,7 @@ def test_a_foreign_signature_in_the_folder_keeps_nothing(tmp_path):
     consortium = careful(tmp_path)
     fingerprint = consortium.at("airline", study.review).study.fingerprint[:40]
     (tmp_path / "shared/airline/signature-1").write_bytes(b"x")
-    with pytest.raises(ProtectionError, match="did not write the file"):
+    with pytest.raises(ProtectionError, match="airline/signature-1: this member's own folder has no record of this"):
         consortium.at("airline", study.sign, fingerprint)
     (kept,) = (tmp_path / "airline/studies").iterdir()
     assert not (kept / "left.json").exists()

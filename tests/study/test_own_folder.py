@@ -298,6 +298,8 @@ class TestWrongPlaces:
         words = ["join", "shared", "--name", "airline", "--as", own, "--table", "airline.csv", "--id", "id"]
         why = f"{own}: is shared with the other members; pass a folder on your own disk as --as"
         assert why in self.said(created, *words)
+        words[1] = f"file://{created.url}"
+        assert why in self.said(created, *words)
         words = ["create", "other", "--name", "center", "--member", "a", "--member", "b", "--as", "shared"]
         assert "shared: is shared with the other members" in self.said(created, *words)
 

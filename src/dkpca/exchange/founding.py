@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter, itemgetter
-from pathlib import Path
 from typing import Any
 
 from dkpca.errors import InputError, ProtectionError, StorageError, WireError
@@ -21,6 +20,8 @@ from dkpca.exchange.memory import Memory, StudyMemory
 from dkpca.exchange.plan import Plan, Study
 
 PLAN = re.compile(r"plan-([1-9][0-9]{0,2})\.toml")
+SIGNATURE = re.compile("signature-[0-9]+")
+NOTHING: Files = {}
 
 
 def found(
@@ -55,7 +56,7 @@ def found(
 
 def check_own(folder: Folder, memory: Memory) -> None:
     """Refuse a folder for keys that is part of a shared one, or has a plan in it as a shared one has."""
-    inside = "://" not in folder.url and memory.path.resolve().is_relative_to(Path(folder.url).resolve())
+    inside = folder.local is not None and memory.path.resolve().is_relative_to(folder.local.resolve())
     if inside or any(memory.path.glob("*/plan-*.toml")):
         raise InputError(f"{memory.path}: is shared with the other members; pass a folder on your own disk as --as")
 
@@ -116,14 +117,16 @@ def join(folder: Folder, memory: Memory, here: Study, name: str, columns: int) -
     write_own(folder, kept)
 
 
-def write_own(folder: Folder, kept: StudyMemory) -> None:
+def write_own(folder: Folder, kept: StudyMemory, listed: Mapping[str, Any] = NOTHING) -> None:
     """Bring what this member wrote before the first step into the folder, unless it is there: the same bytes."""
     here = Study(kept.number, b"")
     files = {here.file: "plan.toml", here.member_file: "member.toml", f"signature-{kept.number}": "signature"}
     for file, own in files.items():
-        raw = kept.kept(own)
-        if raw is not None:
-            folder.write(f"{kept.member}/{file}", raw)
+        raw, where = kept.kept(own), f"{kept.member}/{file}"
+        if raw is None or folder.write(where, raw) or file not in listed or listed[file]["bytes"] >= len(raw):
+            continue
+        if raw.startswith(folder.read(where, len(raw)) or b""):
+            raise StorageError(f"{folder.url}/{where}: {members.ONLY_A_PART}")
 
 
 def plan_in(folder: Folder) -> Study:
@@ -169,8 +172,15 @@ def seat_to_work(folder: Folder, memory: Memory) -> Membership:
     """Return this member's place, with its own files in the folder also where the folder has lost them."""
     found = seat(folder, memory)
     _check_there(folder)
-    for each in _joined(memory, folder):
-        write_own(folder, each)
+    listed, joined, signatures = found.listed(found.name), _joined(memory, folder), set[str]()
+    for each in joined:
+        write_own(folder, each, listed)
+        signatures |= {f"signature-{each.number}"} if each.kept("signature") is not None else set()
+    known = {each.kept("signature") for each in memory.studies()}  # of a folder that had another name, too
+    for file in filter(SIGNATURE.fullmatch, set(listed) - signatures):
+        where = f"{found.name}/{file}"
+        if folder.read(where, plans.MOST_SIGNATURE) not in known:
+            raise ProtectionError(f"{folder.url}/{where}: {members.NO_RECORD}")
     return found
 
 
@@ -277,9 +287,11 @@ def shown(seat: Membership) -> Study:
     missing = [name for name, file in files.items() if file is None]
     if missing:
         raise WaitingError(here.member_file, *missing)
-    if files[seat.name] != seat.memory.kept("member.toml"):
-        where = f"{seat.folder.url}/{seat.name}/{here.member_file}"
-        raise ProtectionError(f"{where}: is not the file that this member wrote")
+    own = {here.member_file: (files[seat.name], "member.toml")}
+    own |= {here.file: (here.raw_plan, "plan.toml")} if seat.name == here.plan.center else {}
+    for file, (raw, kept) in own.items():
+        if raw != seat.memory.kept(kept):
+            raise ProtectionError(f"{seat.folder.url}/{seat.name}/{file}: is not the file that this member wrote")
     return replace(here, raw_members={name: file or b"" for name, file in files.items()})
 
 

@@ -106,10 +106,6 @@ def sign(folder: Folder, memory: Memory, fingerprint: str) -> None:
             why = f"it was mistyped, or the others see another plan or members; compare all {SHOWN} digits with them"
             raise ProtectionError(f"the fingerprint does not match the reviewed study: {why}")
         plans.check_end(study.plan)
-        where = f"{seat.name}/signature-{study.number}"
-        if signed is None and folder.read(where, plans.MOST_SIGNATURE) is not None:
-            not_ours = "this member did not write the file that lies here; ask the folder's host to remove it"
-            raise ProtectionError(f"{folder.url}/{where}: {not_ours}")
         # From here on nothing refuses: the table is frozen, and a repeat writes the same bytes.
         digest = sha256(b"no table") if seat.name == study.plan.center else _frozen_digest(seat, study, about)
         seat.memory.remember(study, "signed")
