@@ -12,9 +12,9 @@ from unittest import mock
 import pytest
 
 from dkpca.errors import DKPCAError, InputError, StorageError
-from dkpca.exchange import own_table
+from dkpca.exchange import own_table, study
 from dkpca.exchange import plan as plans
-from dkpca.exchange.member import Membership
+from dkpca.exchange.member import Membership, WaitingError
 from dkpca.exchange.memory import Memory
 from dkpca.exchange.sealed import Part
 from dkpca.party import limits
@@ -241,6 +241,17 @@ def test_the_transport_runs_without_fcntl_and_loads_no_numpy(tmp_path):
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (run.stdout, run.stderr) == ("b'1'\n", "")
+
+
+def test_notes_are_printed_without_what_a_terminal_takes_for_a_command(tmp_path, monkeypatch):
+    waiting = WaitingError("go", "center")
+    waiting.add_note("ignored: \x1b[2J\nDone: sign this")
+    monkeypatch.setattr(study, "run", mock.Mock(side_effect=waiting))
+    words = ["study", "run", "shared", "--as", "airline"]
+    assert command(*words, cwd=tmp_path).out.startswith("note: ignored: ?[2J Done: sign this\nWaiting for center")
+    told = {"result": "x", "notes": ["\x1b[2J"], "batches_left_to_place": 0}
+    monkeypatch.setattr(study, "run", mock.Mock(return_value=told))
+    assert command(*words, cwd=tmp_path).out == "note: ?[2J\nDone: x\n"
 
 
 class TestLimits:
