@@ -51,6 +51,20 @@ def test_is_signed_and_run_by_old_and_new_members(first, tmp_path):
     assert founding.status(Folder(again.url))["waiting"] == {}
 
 
+def test_a_study_in_another_folder_has_a_result_and_new_samples_of_its_own(first, tmp_path):
+    """Before, it wrote over the result of the first one, and each placed the other's new samples."""
+    result = (tmp_path / "airline/result/embedding.csv").read_bytes()
+    url = str(tmp_path / "other")
+    other = Consortium(tmp_path, first.tables, MODES["open"], url=url, align="position", samples=10)
+    other.join(**ANYTHING).sign().finish()
+    found, own = other.run("airline"), tmp_path / "airline"
+    assert found["result"] == str(own / "result-2")
+    assert f"this study has {own / 'result-2'} and {own / 'new-2'}: another study of {own}" in found["notes"][0]
+    assert (own / "result-2/embedding.csv").exists()
+    assert first.run("airline")["result"] == str(own / "result")
+    assert (own / "result/embedding.csv").read_bytes() == result
+
+
 @pytest.mark.longer
 def test_needs_everybody_who_signed_the_first(first):
     with pytest.raises(InputError, match="plan-2.toml: every member of plan-1.toml must sign it, but weather"):

@@ -158,13 +158,15 @@ def run(folder: Folder, memory: Memory) -> dict[str, Any]:
 def _run(member: Membership, notes: list[str], ended: RefusedError | None) -> Path:
     """Return where the result is, and add what is to be said of it."""
     plan, fit, own = member.study.plan, settings_of(member.study.plan), member.memory.memory.path
-    later = "" if member.study.number == 1 else f"-{member.study.number}"
-    result = own / f"result{later}"
+    place = member.memory.place()
+    result, new = (own / f"{name}{f'-{place}' * (place > 1)}" for name in ("result", "new"))
+    if place != member.study.number:
+        notes.append(f"this study has {result} and {new}: another study of {own} took the names before it")
     if member.name != plan.center:
         table, limits = own_table.frozen(member.memory), read_limits(own / LIMITS_FILE)
         notes += own_table.changed_since(own, member.memory)
         here = PartySide(member, fit, table, limits, notes=notes, ended=ended)
-        return here.run(result, own / f"new{later}") or member.memory.path
+        return here.run(result, new) or member.memory.path
     try:
         notes += at_center(member, fit, result)
     except FusionError as error:
