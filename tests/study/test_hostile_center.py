@@ -670,7 +670,9 @@ def test_the_plan_swapped_between_review_and_sign_is_not_signed(tmp_path):
     with pytest.raises(ProtectionError, match="fingerprint does not match the reviewed study"):
         consortium.at("airline", study.sign, other)
     consortium.at("airline", study.sign, reviewed)  # what was shown is what is signed
-    consortium.sign("weather", "registry", "center")
+    consortium.sign("weather", "registry")
+    with pytest.raises(ProtectionError, match="is not the file that this member wrote"):
+        consortium.sign("center")
     with pytest.raises(ProtectionError, match="another plan or other members"):
         consortium.run("weather")
 
