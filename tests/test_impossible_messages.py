@@ -19,8 +19,8 @@ from dkpca.fusion.scoring import project, project_exact
 from dkpca.kernels import RBF, ChiSquared, CosineKernel, Laplacian, Linear, Overlap, Polynomial
 from dkpca.linalg.landmark import Landmark
 from dkpca.linalg.precision import CHECKED, PRECISIONS, Rounded, round_to
-from dkpca.messages import CovariateRows, Scores
-from dkpca.party.questions import CovariatesWanted, ResultGiven, decode, encode
+from dkpca.messages import CovariateRows, Partials, Rows, Scores
+from dkpca.party.questions import HEADER, CovariatesWanted, ResultGiven, RowsWanted, decode, encode
 from dkpca.rank import Adaptive, Auto, Fixed
 
 SOLVERS = ("dense", "streamed", "landmark", Landmark(5))
@@ -231,6 +231,21 @@ def test_covariates_whose_products_are_no_numbers_are_not_orthonormal(size):
     rows = size * np.array([[1.0, -1.0], [1.0, 1.0], [0.0, 1.0]])
     with pytest.raises(FusionError, match="party 'bank' sent covariates that are not orthonormal"):
         CovariatesWanted(("age",), 3).check("bank", CovariateRows("bank", Rounded(rows)))
+
+
+def test_messages_about_new_samples_have_a_row_for_each_and_no_more_bytes_than_these_take():
+    """Before, a party could send four gigabytes to a center that had asked for sixty rows."""
+    rows, asked = Rounded(COLUMNS), len(COLUMNS) + 1
+    about: dict[str, Any] = {"n_samples": asked, "of_fit": 5, "batch": "batch-1"}
+    for question, answer in (
+        (RowsWanted(**about), Rows("bank", "0" * 64, "0" * 64, rows)),
+        (RowsWanted(exact=True, **about), Partials("bank", "0" * 64, "0" * 64, rows)),
+        (CovariatesWanted(("age",), **about), CovariateRows("bank", rows)),
+    ):
+        assert HEADER < question.most_bytes() <= HEADER + 8 * 7 * asked
+        with pytest.raises(FusionError, match=f"party 'bank' sent {len(COLUMNS)} rows of the {asked} new samples"):
+            question.check("bank", answer)
+        replace(question, n_samples=len(COLUMNS)).check("bank", answer)
 
 
 @pytest.mark.parametrize("words", ["\x1b[31m", "\ud800", "two\nlines"])

@@ -1,6 +1,9 @@
 """Closing a study: a plan that runs is not left without a word, and one that is over is left as ever."""
 
+import contextlib
 import datetime
+import re
+import shutil
 
 import pytest
 
@@ -59,13 +62,58 @@ def test_who_gives_up_before_all_have_signed_is_no_longer_waited_for(joined, tmp
     assert not [*(tmp_path / "airline/studies").glob("*/left.json")]  # it counts for nothing
 
 
-@pytest.mark.parametrize("why", ["over", "another plan"])
-def test_a_plan_that_cannot_go_on_is_closed_as_ever(why, joined, tmp_path, monkeypatch):
-    joined.sign("airline")
-    if why == "over":
-        monkeypatch.setattr(plans, "_after", lambda days: datetime.date(2999, 1, 1))
+@pytest.mark.parametrize("how", ["a forged plan", "the center's next plan", "no plan"])
+def test_a_plan_that_was_signed_runs_whatever_plan_the_folder_shows(how, joined, tmp_path):
+    """Before, a `plan-2.toml` that the folder's host wrote made `close` leave the others without a word."""
+    joined.sign()
+    plan = tmp_path / "shared/center/plan-1.toml"
+    if how == "no plan":
+        plan.unlink()
+    elif how == "a forged plan":
+        forge(tmp_path)
     else:
         Consortium(tmp_path, tables(20), MODES["open"], samples=10)
+    with pytest.raises(InputError, match="plan 1 is running"):
+        joined.at("airline", founding.close)
+    joined.at("airline", founding.close, give_up=True)
+    assert (tmp_path / "shared/airline/refusal").exists()
+
+
+def forge(root):
+    """Write a next plan, as the folder's host can: the first one under another id."""
+    plan = (root / "shared/center/plan-1.toml").read_text()
+    (root / "shared/center/plan-2.toml").write_text(re.sub(r'id = "\w+"', f'id = "{"ab" * 16}"', plan))
+
+
+def test_who_could_not_be_told_is_named_and_the_keys_are_deleted(joined, tmp_path):
+    """Before, any file in the place of the refusal kept keys and table in DIR for ever."""
+    joined.sign()
+    (tmp_path / "shared/airline/refusal").write_bytes(b"garbage")
+    said = joined.at("airline", founding.close, give_up=True)
+    assert said.startswith("Plan 1: the others could not be told that you left (airline/refusal: this member's own")
+    assert said.endswith("; plan 1 closed: its keys are deleted.")
+    (kept,) = (tmp_path / "airline/studies").iterdir()
+    assert not {"seed.key", "table"} & {path.name for path in kept.iterdir()}
+
+
+def until_the_result(here):
+    while not (here.root / "shared/center/result").exists():
+        for name in (*here.names, here.center):
+            with contextlib.suppress(WaitingError):
+                here.run(name)
+
+
+def test_nobody_waits_for_a_member_once_the_result_is_in_the_folder(joined, tmp_path):
+    """Before, who had not fetched it had to give up, which took the result from the others."""
+    until_the_result(joined.sign())
+    assert joined.at("airline", founding.close) == "Plan 1 closed: its keys are deleted."
+    assert not (tmp_path / "shared/airline/refusal").exists()
+    joined.run("registry")
+
+
+def test_a_plan_that_is_over_is_closed_as_ever(joined, monkeypatch):
+    joined.sign("airline")
+    monkeypatch.setattr(plans, "_after", lambda days: datetime.date(2999, 1, 1))
     assert joined.at("airline", founding.close) == "Plan 1 closed: its keys are deleted."
 
 
@@ -86,3 +134,25 @@ def test_a_batch_that_has_begun_is_not_left_without_a_word(tmp_path):
         here.at("airline", founding.close)
     here.finish()
     assert here.at("airline", founding.close) == "Plan 1 closed: its keys are deleted."
+
+
+@pytest.mark.slow
+def test_a_member_that_is_done_does_not_leave_a_batch_and_leaves_the_result_to_all(tmp_path):
+    """Before, it closed without a word; and whoever had not fetched the result of the fit lost it."""
+    here = Consortium(tmp_path, tables(), MODES["open"], samples=10, batches=1, batch_samples=5)
+    until_the_result(here.join(**ANYTHING).sign())
+    here.run("airline")
+    put_new(tmp_path, tables(80))
+    shutil.rmtree(tmp_path / "weather/new")
+    with pytest.raises(WaitingError):
+        here.run("registry")
+    with pytest.raises(InputError, match="plan 1 is running"):
+        here.at("airline", founding.close)
+    here.at("airline", founding.close, give_up=True)
+    found = here.run("weather")
+    assert found["notes"][0].startswith("airline refused at step 'close'")
+    assert (tmp_path / "weather/result/embedding.csv").exists()
+    before = {path.name for path in (tmp_path / "shared/registry").iterdir()}
+    with pytest.raises(RefusedError, match="airline refused at step 'close'"):
+        here.run("registry")
+    assert {path.name for path in (tmp_path / "shared/registry").iterdir()} == before

@@ -672,7 +672,9 @@ def test_the_plan_swapped_between_review_and_sign_is_not_signed(tmp_path):
     with pytest.raises(ProtectionError, match="fingerprint does not match the reviewed study"):
         consortium.at("airline", study.sign, other)
     consortium.at("airline", study.sign, reviewed)  # what was shown is what is signed
-    consortium.sign("weather", "registry", "center")
+    consortium.sign("weather", "registry")
+    with pytest.raises(ProtectionError, match="is not the file that this member wrote"):
+        consortium.sign("center")
     with pytest.raises(ProtectionError, match="another plan or other members"):
         consortium.run("weather")
 
@@ -743,7 +745,7 @@ def test_a_foreign_signature_in_the_folder_keeps_nothing(tmp_path):
     consortium = careful(tmp_path)
     fingerprint = consortium.at("airline", study.review).study.fingerprint[:40]
     (tmp_path / "shared/airline/signature-1").write_bytes(b"x")
-    with pytest.raises(ProtectionError, match="did not write the file"):
+    with pytest.raises(ProtectionError, match="airline/signature-1: this member's own folder has no record of this"):
         consortium.at("airline", study.sign, fingerprint)
     (kept,) = (tmp_path / "airline/studies").iterdir()
     assert not (kept / "left.json").exists()

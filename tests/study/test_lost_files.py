@@ -64,6 +64,57 @@ def test_files_that_others_put_there_stay_and_are_named(created, tmp_path):
     assert (tmp_path / "shared/airline/member.toml").read_bytes() == b"another"
 
 
+def test_a_plan_that_the_host_altered_is_not_signed_by_the_center_that_wrote_it(created, tmp_path):
+    """Before, the center signed whatever lay there under the id of its plan, protection and all."""
+    plan = tmp_path / "shared/center/plan-1.toml"
+    plan.write_text(plan.read_text().replace("n_components = 3", "n_components = 2"))
+    created.join(**ANYTHING)
+    with pytest.raises(ProtectionError, match=r"center/plan-1\.toml: is not the file that this member wrote"):
+        created.at("center", study.review)
+
+
+@pytest.mark.parametrize("plan", [1, 2])
+def test_a_member_whose_folder_was_restored_does_not_forget_what_it_signed(plan, created, tmp_path):
+    """Before, the next plan was green, as if nothing had left the table, and answered."""
+    created.join(**ANYTHING)
+    shutil.copytree(tmp_path / "airline", tmp_path / "backup")
+    created.sign("airline")
+    shutil.rmtree(tmp_path / "airline")
+    (tmp_path / "backup").rename(tmp_path / "airline")
+    if plan == 2:
+        Consortium(tmp_path, tables(20), MODES["open"], samples=10).join(**ANYTHING)
+    said = "airline/signature-1: this member's own folder has no record of this file: it was restored from an older"
+    for act in (study.review, study.run):
+        with pytest.raises(ProtectionError, match=said):
+            created.at("airline", act)
+
+
+def test_a_folder_under_another_name_has_the_plans_that_were_signed_there(created, tmp_path):
+    created.join(**ANYTHING).sign("airline")
+    (tmp_path / "shared").rename(tmp_path / "moved")
+    created.url = str(tmp_path / "moved")
+    again = Consortium(tmp_path, tables(20), MODES["open"], url=created.url, samples=10).join(**ANYTHING)
+    again.at("airline", study.review)
+
+
+@pytest.mark.parametrize("file", ["member.toml", "signature-1", "seeds"])
+def test_a_part_of_an_own_file_is_named_and_written_again_once_it_is_deleted(file, created, tmp_path):
+    """Before, the others waited for this member for ever, and its `run` for them."""
+    created.join(**ANYTHING).sign()
+    with pytest.raises(WaitingError):
+        created.run("airline")
+    path = tmp_path / "shared/airline" / file
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-5])
+    said = f"airline/{file}: is only a part of what this member wrote; delete the file and repeat the command"
+    with pytest.raises(StorageError, match=said):
+        created.run("airline")
+    path.unlink()
+    with pytest.raises(WaitingError):
+        created.run("airline")
+    assert path.read_bytes() == whole
+
+
 @pytest.mark.parametrize("why", ["its member file is another's", "the folder cannot be written"])
 def test_a_create_that_fails_leaves_no_study(why, tmp_path, monkeypatch):
     (tmp_path / "shared/center").mkdir(parents=True)

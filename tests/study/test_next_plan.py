@@ -10,6 +10,7 @@ from dkpca.exchange.member import RefusedError, WaitingError
 from dkpca.party.limits import Limits
 from testkit.studies import ANYTHING, Consortium
 from tests.study.test_a_study import MODES, tables
+from tests.study.test_closing import forge
 
 
 def contents(folder):
@@ -19,7 +20,7 @@ def contents(folder):
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
     root = tmp_path_factory.mktemp("done")
-    done = Consortium(root, tables(20), MODES["sums"], align="position", samples=10).join(**ANYTHING).sign()
+    done = Consortium(root, tables(20), MODES["open"], align="position", samples=10).join(**ANYTHING).sign()
     done.finish()
     return done
 
@@ -48,6 +49,20 @@ def test_is_signed_and_run_by_old_and_new_members(first, tmp_path):
     assert len(set(results)) == 1
     assert results[0] != (tmp_path / "airline/result/embedding.csv").read_bytes()
     assert founding.status(Folder(again.url))["waiting"] == {}
+
+
+def test_a_study_in_another_folder_has_a_result_and_new_samples_of_its_own(first, tmp_path):
+    """Before, it wrote over the result of the first one, and each placed the other's new samples."""
+    result = (tmp_path / "airline/result/embedding.csv").read_bytes()
+    url = str(tmp_path / "other")
+    other = Consortium(tmp_path, first.tables, MODES["open"], url=url, align="position", samples=10)
+    other.join(**ANYTHING).sign().finish()
+    found, own = other.run("airline"), tmp_path / "airline"
+    assert found["result"] == str(own / "result-2")
+    assert f"this study has {own / 'result-2'} and {own / 'new-2'}: another study of {own}" in found["notes"][0]
+    assert (own / "result-2/embedding.csv").exists()
+    assert first.run("airline")["result"] == str(own / "result")
+    assert (own / "result/embedding.csv").read_bytes() == result
 
 
 @pytest.mark.longer
@@ -94,6 +109,28 @@ def test_closing_deletes_the_keys_and_tables_of_every_plan(first, tmp_path):
     left = {path.name for path in (tmp_path / "airline/studies").glob("*/*")}
     assert not {"seed.key", "table", "opened"} & left
     assert [*(tmp_path / "airline/studies").glob("*/left.json")]  # numbers left: it counts
+
+
+def test_another_plan_is_not_joined_while_one_runs(tmp_path):
+    """Before, `join` of a plan that only the folder's host had written took a party out of its study for good."""
+    here = Consortium(tmp_path, tables(20), MODES["open"], samples=10).join(**ANYTHING).sign()
+    forge(tmp_path)
+    join = (study.join, tmp_path / "airline.csv", "id", "airline")
+    with pytest.raises(InputError, match="plan 1 is running; finish it, or 'dkpca study close --give-up' first"):
+        here.at("airline", *join)
+    assert not (tmp_path / "shared/airline/member-2.toml").exists()
+    here.at("airline", founding.close, give_up=True)
+    here.at("airline", *join)
+    here.at("registry", study.join, tmp_path / "registry.csv", "id", "registry")  # airline ended plan 1
+
+
+def test_a_plan_that_is_gone_gives_its_place_back_to_the_one_that_all_have_signed(tmp_path):
+    here = Consortium(tmp_path, tables(20), MODES["open"], samples=10).join(**ANYTHING).sign("airline")
+    forge(tmp_path)
+    here.at("airline", study.join, tmp_path / "airline.csv", "id", "airline")
+    (tmp_path / "shared/center/plan-2.toml").unlink()
+    here.sign("registry", "weather", "center").finish()
+    assert (tmp_path / "airline/result/embedding.csv").exists()
 
 
 def test_a_plan_that_never_started_is_closed_without_the_next_one_which_then_can_be_signed(tmp_path):
@@ -148,9 +185,10 @@ def test_a_plan_whose_ids_did_not_match_does_not_count_once_the_study_is_closed(
 
 
 @pytest.mark.slow
-def test_the_same_question_under_another_agreement_is_answered_under_other_masks(first, tmp_path):
-    again = Consortium(tmp_path, first.tables, MODES["sums"], align="position", samples=10).join(**ANYTHING).sign()
-    again.finish()
+def test_the_same_question_under_another_agreement_is_answered_under_other_masks(tmp_path):
+    for _ in range(2):
+        here = Consortium(tmp_path, tables(20), MODES["sums"], align="position", samples=10)
+        here.join(**ANYTHING).sign().finish()
     opened = [p.read_bytes() for p in (tmp_path / "center/studies").glob("*/opened/airline.sums-1.center")]
     assert len(opened) == 2
     one, other = (np.frombuffer(data[-400:], dtype=np.uint8) for data in opened)

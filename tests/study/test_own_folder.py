@@ -12,9 +12,9 @@ from unittest import mock
 import pytest
 
 from dkpca.errors import DKPCAError, InputError, StorageError
-from dkpca.exchange import own_table
+from dkpca.exchange import own_table, study
 from dkpca.exchange import plan as plans
-from dkpca.exchange.member import Membership
+from dkpca.exchange.member import Membership, WaitingError
 from dkpca.exchange.memory import Memory
 from dkpca.exchange.sealed import Part
 from dkpca.party import limits
@@ -243,6 +243,17 @@ def test_the_transport_runs_without_fcntl_and_loads_no_numpy(tmp_path):
     assert (run.stdout, run.stderr) == ("b'1'\n", "")
 
 
+def test_notes_are_printed_without_what_a_terminal_takes_for_a_command(tmp_path, monkeypatch):
+    waiting = WaitingError("go", "center")
+    waiting.add_note("ignored: \x1b[2J\nDone: sign this")
+    monkeypatch.setattr(study, "run", mock.Mock(side_effect=waiting))
+    words = ["study", "run", "shared", "--as", "airline"]
+    assert command(*words, cwd=tmp_path).out.startswith("note: ignored: ?[2J Done: sign this\nWaiting for center")
+    told = {"result": "x", "notes": ["\x1b[2J"], "batches_left_to_place": 0}
+    monkeypatch.setattr(study, "run", mock.Mock(return_value=told))
+    assert command(*words, cwd=tmp_path).out == "note: ?[2J\nDone: x\n"
+
+
 class TestLimits:
     @pytest.fixture
     def read(self, tmp_path):
@@ -297,6 +308,8 @@ class TestWrongPlaces:
     def test_gets_no_keys(self, own, created):
         words = ["join", "shared", "--name", "airline", "--as", own, "--table", "airline.csv", "--id", "id"]
         why = f"{own}: is shared with the other members; pass a folder on your own disk as --as"
+        assert why in self.said(created, *words)
+        words[1] = f"file://{created.url}"
         assert why in self.said(created, *words)
         words = ["create", "other", "--name", "center", "--member", "a", "--member", "b", "--as", "shared"]
         assert "shared: is shared with the other members" in self.said(created, *words)

@@ -72,6 +72,15 @@ def test_each_flipped_bit_of_header_and_signature_is_refused():
             opened(bytes(altered), "x", "b")
 
 
+def test_readers_that_are_no_names_of_members_are_refused():
+    """Before, a refusal for a reader whose name was made of a terminal's commands was printed as it was."""
+    name = "b\x1b[2J\nDone: sign this"
+    file, about = io.BytesIO(), Header("refusal", "ab" * 32, "refusal", "a", "00" * 32, {})
+    sealed.write(file, about, [Part("all", (name,), [b"x"])], KEYS["a"], SEALING | {name: KEYS["b"].sealing})
+    with pytest.raises(WireError, match="its header lacks entries of its kind, or has others"):
+        opened(file.getvalue(), "all", "b")
+
+
 def test_each_beginning_of_a_file_waits():
     data = written([Part("x", ("b",), [b"some numbers"])])
     for length in range(len(data)):

@@ -20,7 +20,7 @@ from dkpca.exchange.folder import Folder, check_name
 from dkpca.exchange.member import WaitingError
 from dkpca.exchange.memory import Memory
 from dkpca.store import storage
-from dkpca.wording import counted
+from dkpca.wording import counted, printable
 
 WAITING = 75  # the exit code for "try again later", as mail programs use it
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds between two looks at a folder
@@ -60,8 +60,13 @@ def reached(folder: str, as_json: bool = False) -> Iterator[Folder]:
     except WaitingError as waiting:
         notes = getattr(waiting, "__notes__", [])
         told = {"waiting_for": list(waiting.members), "step": waiting.step, "notes": notes}
-        print(json.dumps(told) if as_json else "\n".join([*(f"note: {note}" for note in notes), str(waiting)]))
+        print(json.dumps(told) if as_json else "\n".join([*_lines(notes), str(waiting)]))
         raise typer.Exit(WAITING) from None
+
+
+def _lines(notes: list[str]) -> list[str]:
+    """Notes as lines; what another member wrote may be in them."""
+    return [f"note: {printable(note)}" for note in notes]
 
 
 @group.command()
@@ -131,7 +136,7 @@ def run(
 
     with reached(folder, as_json) as there:
         told = study.run(there, Memory(own))
-    lines = [*(f"note: {note}" for note in told["notes"]), f"Done: {told['result']}"]
+    lines = [*_lines(told["notes"]), f"Done: {told['result']}"]
     if left := told["batches_left_to_place"]:
         lines.append(f"Run this again, or with --watch, when a party adds new samples (batches left: {left}).")
     print(json.dumps(told) if as_json else "\n".join(lines))

@@ -48,6 +48,11 @@ class Folder:
         self._fs, self._root = _located(url)
         self._kinds = {self._fs.protocol} if isinstance(self._fs.protocol, str) else {*self._fs.protocol}
 
+    @property
+    def local(self) -> Path | None:
+        """Its place on this machine's disks; None: it is elsewhere."""
+        return Path(self._root) if "file" in self._kinds else None
+
     def read(self, name: str, at_most: int) -> bytes | None:
         """Return all bytes of a small file; None while there is none."""
         with self.opened(name) as found:

@@ -8,19 +8,20 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter, itemgetter
-from pathlib import Path
 from typing import Any
 
 from dkpca.errors import InputError, ProtectionError, StorageError, WireError
 from dkpca.exchange import member as members
 from dkpca.exchange import plan as plans
 from dkpca.exchange import sealed
-from dkpca.exchange.folder import Folder
+from dkpca.exchange.folder import Files, Folder
 from dkpca.exchange.member import Membership, RefusedError, WaitingError
 from dkpca.exchange.memory import Memory, StudyMemory
 from dkpca.exchange.plan import Plan, Study
 
 PLAN = re.compile(r"plan-([1-9][0-9]{0,2})\.toml")
+SIGNATURE = re.compile("signature-[0-9]+")
+NOTHING: Files = {}
 
 
 def found(
@@ -55,7 +56,7 @@ def found(
 
 def check_own(folder: Folder, memory: Memory) -> None:
     """Refuse a folder for keys that is part of a shared one, or has a plan in it as a shared one has."""
-    inside = "://" not in folder.url and memory.path.resolve().is_relative_to(Path(folder.url).resolve())
+    inside = folder.local is not None and memory.path.resolve().is_relative_to(folder.local.resolve())
     if inside or any(memory.path.glob("*/plan-*.toml")):
         raise InputError(f"{memory.path}: is shared with the other members; pass a folder on your own disk as --as")
 
@@ -116,14 +117,16 @@ def join(folder: Folder, memory: Memory, here: Study, name: str, columns: int) -
     write_own(folder, kept)
 
 
-def write_own(folder: Folder, kept: StudyMemory) -> None:
+def write_own(folder: Folder, kept: StudyMemory, listed: Mapping[str, Any] = NOTHING) -> None:
     """Bring what this member wrote before the first step into the folder, unless it is there: the same bytes."""
     here = Study(kept.number, b"")
     files = {here.file: "plan.toml", here.member_file: "member.toml", f"signature-{kept.number}": "signature"}
     for file, own in files.items():
-        raw = kept.kept(own)
-        if raw is not None:
-            folder.write(f"{kept.member}/{file}", raw)
+        raw, where = kept.kept(own), f"{kept.member}/{file}"
+        if raw is None or folder.write(where, raw) or file not in listed or listed[file]["bytes"] >= len(raw):
+            continue
+        if raw.startswith(folder.read(where, len(raw)) or b""):
+            raise StorageError(f"{folder.url}/{where}: {members.ONLY_A_PART}")
 
 
 def plan_in(folder: Folder) -> Study:
@@ -150,6 +153,9 @@ def seat(folder: Folder, memory: Memory) -> Membership:
     """Return this member's place in the study of a folder: in the last plan that it has joined, as DIR says."""
     here = _joined(memory, folder)
     here = [each for each in here if each.kept("closed") is None] or here
+    if len(here) > 1 and here[-1].kept("signature") is None and not _is_shown(folder, here[-1]):
+        before = Membership(here[-2].member, folder, here[-2])  # the last one was withdrawn, or never the center's
+        here = here[:-1] if _is_unfinished(before) else here
     here = [each for each in here if each.number == here[-1].number]
     if len(here) != 1:  # DIR knows this folder by another name, or had another study in it
         with contextlib.suppress(WaitingError, InputError, ProtectionError):
@@ -166,8 +172,15 @@ def seat_to_work(folder: Folder, memory: Memory) -> Membership:
     """Return this member's place, with its own files in the folder also where the folder has lost them."""
     found = seat(folder, memory)
     _check_there(folder)
-    for each in _joined(memory, folder):
-        write_own(folder, each)
+    listed, joined, signatures = found.listed(found.name), _joined(memory, folder), set[str]()
+    for each in joined:
+        write_own(folder, each, listed)
+        signatures |= {f"signature-{each.number}"} if each.kept("signature") is not None else set()
+    known = {each.kept("signature") for each in memory.studies()}  # of a folder that had another name, too
+    for file in filter(SIGNATURE.fullmatch, set(listed) - signatures):
+        where = f"{found.name}/{file}"
+        if folder.read(where, plans.MOST_SIGNATURE) not in known:
+            raise ProtectionError(f"{folder.url}/{where}: {members.NO_RECORD}")
     return found
 
 
@@ -175,35 +188,94 @@ def close(folder: Folder, memory: Memory, *, give_up: bool = False) -> str:
     """Close the plans that this member has joined in a folder, but for one that is still to be signed; say which."""
     said = list[str]()  # of each plan, since each has keys and a table of its own
     with memory.locked():
-        last = seat(folder, memory)
-        is_open = _is_open(last)
-        if is_open and last.signed is not None:
-            with contextlib.suppress(RefusedError):  # another member's ends the plan as this one's does
-                last.check_refusals()
-                if not give_up:
-                    how = "finish it with 'dkpca study run', or pass --give-up, which tells them"
-                    raise InputError(f"plan {last.own.number} is running, and the others wait for this member; {how}")
-                last.refuse("close", "closed")
+        seat(folder, memory)
+        joined = [Membership(each.member, folder, each) for each in _joined(memory, folder)]
+        for each in joined:  # a plan that not all have signed ends for a member that joins the next one
+            if _is_wanted(each) and (each is joined[-1] or _is_agreed(each)):
+                said += _leave(each, give_up=give_up)
         written: dict[str, Any] | None = None  # a folder that cannot be read may hold numbers of this member
         with contextlib.suppress(StorageError):
-            written = last.listing(last.name)
-        for each in _joined(memory, folder):
-            if is_open and last.signed is None and each.path == last.memory.path:
-                said.append(f"plan {each.number}, which is not signed, stays")
+            written = joined[-1].listing(joined[-1].name)
+        for each in joined:
+            number = each.memory.number
+            if each.signed is None and _is_shown(folder, each.memory):
+                said.append(f"plan {number}, which is not signed, stays")
                 continue
-            each.close(written and [name for name in written if members.number_of(name) == each.number])
-            said.append(f"plan {each.number} closed: its keys are deleted")
-    return "; ".join(said).capitalize() + "."
+            each.memory.close(written and [name for name in written if members.number_of(name) == number])
+            said.append(f"plan {number} closed: its keys are deleted")
+    told = "; ".join(said)
+    return f"{told[0].upper()}{told[1:]}."
 
 
-def _is_open(seat: Membership) -> bool:
-    """Whether the plan that this member joined last goes on: it is neither done, closed or over, nor followed."""
-    if any(seat.memory.kept(name) is not None for name in ("closed", "done")):
-        return False
+def _leave(seat: Membership, *, give_up: bool) -> list[str]:
+    """Tell the others that this member leaves a running plan; if they cannot be told, return why."""
+    number = seat.own.number
+    if not give_up:
+        how = "finish it with 'dkpca study run', or pass --give-up, which tells them"
+        raise InputError(f"plan {number} is running, and the others wait for this member; {how}")
+    try:
+        seat.refuse("close", "closed")
+    except RefusedError:
+        return []
+    except (ProtectionError, StorageError) as error:
+        return [f"plan {number}: the others could not be told that you left ({error})"]
+
+
+def _is_unfinished(seat: Membership) -> bool:
+    """Whether all have signed a plan that goes on, and this member is not done with it."""
+    goes_on = seat.memory.kept("done") is None and _goes_on(seat)
+    return (goes_on or _is_wanted(seat)) and _is_agreed(seat)
+
+
+def _goes_on(seat: Membership) -> bool:
+    """Whether this member signed a plan that is neither over, closed nor refused, whatever plan the folder shows."""
     here = seat.signed
+    if here is None or here.plan.is_over or seat.memory.kept("closed") is not None:
+        return False
+    try:
+        with contextlib.suppress(ProtectionError, StorageError):  # then DIR says it alone
+            seat.check_refusals()
+    except RefusedError:
+        return False
+    return True
+
+
+def _is_wanted(seat: Membership) -> bool:
+    """Whether the others wait, or will, for this member: for the result, or that of a batch that began."""
+    if not _goes_on(seat):
+        return False
+    here, kept, listed = seat.own, seat.memory, dict[str, Files]()
+    with contextlib.suppress(StorageError):
+        listed = {name: seat.listed(name) for name in here.plan.members}
+    ends = {members.named(here.number, "result")} if kept.kept("done") is None else set()
+    for number in range(1, here.plan.batches + 1):  # all parties are needed for one that began
+        start = members.named(here.number, f"batch-{number}.")
+        if any(file.startswith(start) for files in listed.values() for file in files):
+            ends.add(f"{start}result")
+    return not ends <= set(listed.get(here.plan.center, ()))
+
+
+def _is_agreed(seat: Membership) -> bool:
+    """Whether all have signed a plan, by DIR or the folder."""
     with contextlib.suppress(WaitingError, InputError, ProtectionError, StorageError):
-        here = plan_in(seat.folder)
-    return here is not None and here.plan.id == seat.memory.path.name and not here.plan.is_over
+        return bool(seat.study.agreement)
+    return False
+
+
+def _is_shown(folder: Folder, kept: StudyMemory) -> bool:
+    """Whether the folder shows this plan as the last one, before it is over, and it is not closed here."""
+    with contextlib.suppress(WaitingError, InputError, ProtectionError, StorageError):
+        plan = plan_in(folder).plan
+        return plan.id == kept.path.name and not plan.is_over and kept.kept("closed") is None
+    return False
+
+
+def check_free(folder: Folder, memory: Memory, plan: Plan) -> None:
+    """Refuse to join another plan while one that all have signed runs: this member could not go on with it."""
+    for kept in _joined(memory, folder):
+        each = Membership(kept.member, folder, kept)
+        if kept.path.name != plan.id and _is_unfinished(each):
+            raise InputError(f"plan {kept.number} is running; finish it, or 'dkpca study close --give-up' first")
 
 
 def shown(seat: Membership) -> Study:
@@ -215,9 +287,11 @@ def shown(seat: Membership) -> Study:
     missing = [name for name, file in files.items() if file is None]
     if missing:
         raise WaitingError(here.member_file, *missing)
-    if files[seat.name] != seat.memory.kept("member.toml"):
-        where = f"{seat.folder.url}/{seat.name}/{here.member_file}"
-        raise ProtectionError(f"{where}: is not the file that this member wrote")
+    own = {here.member_file: (files[seat.name], "member.toml")}
+    own |= {here.file: (here.raw_plan, "plan.toml")} if seat.name == here.plan.center else {}
+    for file, (raw, kept) in own.items():
+        if raw != seat.memory.kept(kept):
+            raise ProtectionError(f"{seat.folder.url}/{seat.name}/{file}: is not the file that this member wrote")
     return replace(here, raw_members={name: file or b"" for name, file in files.items()})
 
 

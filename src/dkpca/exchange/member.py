@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NoReturn
 
-from dkpca.errors import InputError, NoAnswerError, ProtectionError, WireError
+from dkpca.errors import InputError, NoAnswerError, ProtectionError, StorageError, WireError
 from dkpca.exchange import memory as memories
 from dkpca.exchange import plan as plans
 from dkpca.exchange import sealed
@@ -39,6 +39,13 @@ REASONS = {
 THEN = "next, the center runs 'dkpca study create' in this folder again, or all run 'dkpca study close'"
 WHY_FEW = "do all parties write ids alike, and name the right column (id_normalize and id in party.toml)?"
 
+NO_RECORD = (
+    "this member's own folder has no record of this file: it was restored from an older copy, or someone else wrote "
+    "the file; go on with the newest copy, or have the folder's host remove a file that is not yours"
+)
+ONLY_A_PART = (
+    "is only a part of what this member wrote; delete the file and repeat the command, which writes it again"
+)
 TO_DO = {
     "plan": "to write the plan ('dkpca study create'; 'dkpca study run' if it was there before)",
     "member": "to join ('dkpca study join')",
@@ -116,8 +123,7 @@ class Membership:
         """Write one step of this member: recorded in DIR first, then in the ledger, then in the folder."""
         if self.sent(step, question) is None:
             if self.has(self.name, step):
-                why = "has no record of this file: it was restored from an older copy, or someone else wrote the file"
-                raise ProtectionError(f"{self._where(self.name, step)}: this member's own folder {why}")
+                raise ProtectionError(f"{self._where(self.name, step)}: {NO_RECORD}")
             about = sealed.Header(kind, self._bound_to(step), step, self.name, question, {})
             path = self.memory.path / "sent" / step
             keys = {name: member.sealing for name, member in self.own.members.items()}
@@ -146,10 +152,13 @@ class Membership:
         if self.folder.put(self._where(self.name, step), path):
             return
         with self.folder.opened(self._where(self.name, step)) as found, path.open("rb") as ours:
-            start = min(part.offset for part in header.parts.values())
-            if found is None or found[1] > path.stat().st_size or found[0].read(start) != ours.read(start):
+            whole, shown = path.stat().st_size, 0 if found is None else found[1]
+            start = min(shown, *(part.offset for part in header.parts.values()))
+            if found is None or shown > whole or found[0].read(start) != ours.read(start):
                 replaced = "another file has replaced this member's; ask the folder's host to remove it"
                 raise ProtectionError(f"{self._where(self.name, step)}: {replaced}")
+            if shown < whole:
+                raise StorageError(f"{self._where(self.name, step)}: {ONLY_A_PART}")
 
     def receive(
         self, writer: str, step: str, *parts: str, at_most: int, question: str = NO_QUESTION, kind: str = "answer"
@@ -234,9 +243,13 @@ class Membership:
 
     def has(self, writer: str, step: str) -> bool:
         """Whether a member's file lay in the folder when this command first looked, whole or not."""
+        return named(self.own.number, step) in self.listed(writer)
+
+    def listed(self, writer: str) -> Files:
+        """Files of a member as they were when this command first looked."""
         if writer not in self._listed:
             self._listed[writer] = self.listing(writer)
-        return named(self.own.number, step) in self._listed[writer]
+        return self._listed[writer]
 
     def listing(self, writer: str) -> Files:
         """Files of a member as the folder shows them now; more than the signed plan has steps for are refused."""

@@ -11,6 +11,7 @@ import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,16 @@ class StudyMemory:
     def number(self) -> int:
         """Number of the plan in its folder."""
         return int(self.kept("number") or b"1")
+
+    def place(self) -> int:
+        """Number in the names of its folders in DIR: that of its plan, or the next that no other study here has."""
+        if self.kept("place") is None:
+            others = [
+                each for each in self.memory.studies() if each.path != self.path and each.kept("agreement.json")
+            ]
+            taken = {int(each.kept("place") or each.number) for each in others}
+            self.replace("place", str(next(n for n in count(self.number) if n not in taken)).encode())
+        return int(self.kept("place") or self.number)
 
     def secrets(self) -> Secrets:
         """Keys of this study; they are made at first use and gone after `close`."""

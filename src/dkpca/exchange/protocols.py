@@ -165,27 +165,32 @@ def audited(names: Sequence[str], model: Model, n_rows: int, agreed: Agreed = No
     return cache(lambda: audit.audited(model(), request, rows.values()))
 
 
-def new_rows(names: Sequence[str], batch: str, *, exact: bool = False) -> Steps[Answers]:
+def new_rows(names: Sequence[str], batch: str, *, exact: bool = False, **sizes: Any) -> Steps[Answers]:
     """Ask for the rows of new samples in the open."""
-    return (yield Ask(f"{batch}/rows", dict.fromkeys(names, q.RowsWanted(batch, exact))))
+    return (yield Ask(f"{batch}/rows", dict.fromkeys(names, q.RowsWanted(batch, exact, **sizes))))
 
 
 def place(names: Sequence[str], settings: Fit, model: Any, batch: str, terms: Terms) -> Steps[Any]:
     """Place a batch of new samples; return their scores. A party has the result in the place of the model."""
     terms = replace(terms, batch=batch)
+    sizes: dict[str, Any] = {"n_samples": 0, "of_fit": 0}
     if settings.protect != "none":
         yield _seeds(names, terms)
     if terms.align != "position":
         yield from aligned(names, terms)
+    if settings.protect != "none" or terms.study:
+        shape = yield from _shape(names, settings, terms)
+        whole = settings.lacking not in ("mean", "complete")  # else a party knows of its own samples only
+        sizes = {"n_samples": shape.n_samples, "of_fit": model.scores.shape[0] * whole}
     if settings.protect == "none":
         if terms.study:  # masked sums are those of the samples that their masks are bound to
-            yield _same(names, terms, (yield from _shape(names, settings, terms)))
-        rows = yield from new_rows(names, batch)
+            yield _same(names, terms, shape)
+        rows = yield from new_rows(names, batch, **sizes)
         scores: Callable[[], Any] = cache(lambda: scoring.place(model, [rows[name] for name in names]).scores)
     else:
-        scores = yield from _by_new_sums(names, settings, model, terms)
+        scores = yield from _by_new_sums(names, settings, model, terms, shape)
     for owner, columns in terms.taken_out.items() if settings.protect != "blind" else ():  # else in the owner's share
-        theirs = yield Ask(terms.step("covariates"), {owner: q.CovariatesWanted(columns, 0, batch=batch)})
+        theirs = yield Ask(terms.step("covariates"), {owner: q.CovariatesWanted(columns, batch=batch, **sizes)})
         scores = cache(partial(_adjusted, model, scores, theirs, owner))
 
     def results() -> Questions:
@@ -207,9 +212,10 @@ def _adjusted(model: FusedModel, scores: Callable[[], Any], theirs: Answers, own
     return scoring.adjusted(model, scores(), dict(zip(known, rows.T, strict=True)))
 
 
-def _by_new_sums(names: Sequence[str], settings: Fit, model: Any, terms: Terms) -> Steps[Callable[[], Any]]:
+def _by_new_sums(
+    names: Sequence[str], settings: Fit, model: Any, terms: Terms, shape: q.Derived
+) -> Steps[Callable[[], Any]]:
     """Scores of new samples as masked sums: of the parties' shares, or of what the joint kernel is formed of."""
-    shape = yield from _shape(names, settings, terms)
     result = model if isinstance(model, Scores) else published(model)
     n_samples, n_components = result.scores.shape
     if settings.protect == "blind":

@@ -19,7 +19,16 @@ from dkpca.errors import DKPCAError, FusionError, InputError, PolicyError, Prote
 from dkpca.exchange import protocols
 from dkpca.exchange import review as reviews
 from dkpca.exchange.identity import sha256
-from dkpca.exchange.member import ALL, CENTER, WHY_FEW, Membership, OtherQuestionError, WaitingError, file_of
+from dkpca.exchange.member import (
+    ALL,
+    CENTER,
+    WHY_FEW,
+    Membership,
+    OtherQuestionError,
+    RefusedError,
+    WaitingError,
+    file_of,
+)
 from dkpca.exchange.memory import write
 from dkpca.exchange.own_table import OwnTable, write_result
 from dkpca.exchange.plan import Plan
@@ -168,6 +177,7 @@ class PartySide:
     new: Mapping[str, OwnTable] = field(default_factory=dict)  # batches of new samples, once there is a result
     agreed: q.Derived | None = None  # values that all parties agreed to
     notes: list[str] = field(default_factory=list)  # what the result lacks
+    ended: RefusedError | None = None  # raised before anything is answered that was not before
     _before: list[q.Question] = field(default_factory=list)  # answered by an earlier command, nothing of it in memory
 
     def __post_init__(self) -> None:
@@ -176,7 +186,7 @@ class PartySide:
         self.names: tuple[str, ...] = self.plan.parties
         place = self.names.index(member.name)
         self.preceding, self.following = self.names[place - 1], self.names[(place + 1) % len(self.names)]  # in a ring
-        self.terms = replace(terms_of(member), fewest_samples=2)  # too few are refused by `_doubt`
+        self.terms = replace(terms_of(member), fewest_samples=2)  # too few are refused by `_check_samples`
         about = (member.study, self.fit, member.name, self.table, self.limits, member.memory.memory)
         self.case = Case.of(*about)  # the plan as a review of it sees it
         me = member.memory.secrets()
@@ -344,6 +354,8 @@ class PartySide:
                 self.party.raised[question.batch, OWN_LIST] = cast("RaisedIds", wire.decode(kept))
             self._before += [question] if isinstance(question, REBUILDS) else []
             return
+        if self.ended is not None:
+            raise self.ended
         if isinstance(question, q.ShapeWanted) and not question.batch:  # before any number about the samples
             self._check_samples(ask.step)
         if isinstance(question, q.GoWanted):

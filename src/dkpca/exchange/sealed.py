@@ -20,6 +20,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from dkpca.errors import ProtectionError, WireError
+from dkpca.exchange.folder import NAME
 from dkpca.exchange.identity import Secrets, is_signed, seal, sha256
 
 MAGIC = b"dkpca sealed 1\n"
@@ -230,7 +231,7 @@ def _decoded(text: bytes, start: int) -> Header:
 
 def _is_whole(part: Sealed) -> bool:
     """Whether the description of a part has values of their types."""
-    names = all(isinstance(name, str) for name in (*part.readers, *part.keys))
+    names = all(isinstance(name, str) and NAME.fullmatch(name) for name in (*part.readers, *part.keys))
     keys = all(re.fullmatch(r"[0-9a-f]{160}", key) for key in part.keys.values())
     whole = names and keys and type(part.length) is int and 0 <= part.length < 2**48
     return whole and bool(HEX.fullmatch(part.sha256))

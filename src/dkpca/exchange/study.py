@@ -11,7 +11,7 @@ from dkpca.exchange import plan as plans
 from dkpca.exchange import review as reviews
 from dkpca.exchange.folder import Folder
 from dkpca.exchange.identity import SHOWN, is_fingerprint, sha256
-from dkpca.exchange.member import Membership, WaitingError
+from dkpca.exchange.member import Membership, RefusedError, WaitingError
 from dkpca.exchange.memory import Memory, write
 from dkpca.exchange.plan import Plan, Study
 from dkpca.exchange.protocols import Terms, check_terms
@@ -40,6 +40,7 @@ def join(folder: Folder, memory: Memory, table: Path, id_column: str | None, nam
         raise InputError(f"{name!r} is not a party of this study; set --name to one of {', '.join(plan.parties)}")
     founding.check_own(folder, memory)
     with memory.locked(new=True):
+        founding.check_free(folder, memory, plan)
         limits, described = memory.path / LIMITS_FILE, memory.path / own_table.PARTY_FILE
         is_new = not described.exists()
         own_table.describe(memory.path, table, id_column, name, by_ids=plan.align != "position")
@@ -105,10 +106,6 @@ def sign(folder: Folder, memory: Memory, fingerprint: str) -> None:
             why = f"it was mistyped, or the others see another plan or members; compare all {SHOWN} digits with them"
             raise ProtectionError(f"the fingerprint does not match the reviewed study: {why}")
         plans.check_end(study.plan)
-        where = f"{seat.name}/signature-{study.number}"
-        if signed is None and folder.read(where, plans.MOST_SIGNATURE) is not None:
-            not_ours = "this member did not write the file that lies here; ask the folder's host to remove it"
-            raise ProtectionError(f"{folder.url}/{where}: {not_ours}")
         # From here on nothing refuses: the table is frozen, and a repeat writes the same bytes.
         digest = sha256(b"no table") if seat.name == study.plan.center else _frozen_digest(seat, study, about)
         seat.memory.remember(study, "signed")
@@ -137,29 +134,39 @@ def run(folder: Folder, memory: Memory) -> dict[str, Any]:
         member = founding.seat_to_work(folder, memory)
         member.memory.secrets()
         plans.check_end(member.own.plan)
-        notes = member.check_refusals()
+        ended: RefusedError | None = None
         try:
-            result, plan = _run(member, notes), member.study.plan
+            notes = member.check_refusals()
+        except RefusedError as refused:
+            if refused.reason != "closed" or member.name == member.own.plan.center:
+                raise
+            ended, notes = refused, [str(refused)]  # a member that leaves takes no result that is there
+        try:
+            result, plan = _run(member, notes, ended), member.study.plan
             member.memory.replace("done", b"")
             left = plan.batches - len([*result.glob("batch-*")]) if member.name == plan.center else 0
             return {"result": str(result), "notes": notes, "batches_left_to_place": left}
         except WaitingError as waiting:
+            if ended is not None:
+                raise ended from None
             member.memory.forget("done")  # a batch of new samples may have begun since
             for note in notes:
                 waiting.add_note(note)
             raise
 
 
-def _run(member: Membership, notes: list[str]) -> Path:
+def _run(member: Membership, notes: list[str], ended: RefusedError | None) -> Path:
     """Return where the result is, and add what is to be said of it."""
     plan, fit, own = member.study.plan, settings_of(member.study.plan), member.memory.memory.path
-    later = "" if member.study.number == 1 else f"-{member.study.number}"
-    result = own / f"result{later}"
+    place = member.memory.place()
+    result, new = (own / f"{name}{f'-{place}' * (place > 1)}" for name in ("result", "new"))
+    if place != member.study.number:
+        notes.append(f"this study has {result} and {new}: another study of {own} took the names before it")
     if member.name != plan.center:
         table, limits = own_table.frozen(member.memory), read_limits(own / LIMITS_FILE)
         notes += own_table.changed_since(own, member.memory)
-        here = PartySide(member, fit, table, limits, notes=notes)
-        return here.run(result, own / f"new{later}") or member.memory.path
+        here = PartySide(member, fit, table, limits, notes=notes, ended=ended)
+        return here.run(result, new) or member.memory.path
     try:
         notes += at_center(member, fit, result)
     except FusionError as error:

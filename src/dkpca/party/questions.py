@@ -255,13 +255,15 @@ class CovariatesWanted(Question, answer=messages.CovariateRows):
     n_samples: int
     blind: bool = False  # turn them as the samples
     batch: str = ""
+    of_fit: int = 0  # samples of the fit, which has no more columns than samples; 0: not known
 
     def most_bytes(self) -> int:
-        return HEADER + 8 * self.n_samples * self.n_samples if self.n_samples else MOST
+        return HEADER + 8 * self.n_samples * (self.of_fit or self.n_samples) if self.n_samples else MOST
 
     def check(self, party: str, answer: Any) -> None:
         super().check(party, answer)
         if self.batch:
+            _check_rows(party, answer.rows, self.n_samples)
             return
         Q = np.asarray(answer.rows.decode())
         # H = I - QQ' is a projector, on which every bound rests, only if Q is orthonormal. NaN is not.
@@ -272,11 +274,20 @@ class CovariatesWanted(Question, answer=messages.CovariateRows):
 
 
 @dataclass(frozen=True)
-class RowsWanted(Question, answer=(messages.Rows, messages.Partials), most=MOST):
+class RowsWanted(Question, answer=(messages.Rows, messages.Partials)):
     """Asks where new samples lie."""
 
     batch: str
     exact: bool = False
+    n_samples: int = 0  # of the batch; 0: not known
+    of_fit: int = 0
+
+    def most_bytes(self) -> int:
+        return HEADER + 8 * self.n_samples * (self.of_fit + 2) if self.n_samples and self.of_fit else MOST
+
+    def check(self, party: str, answer: Any) -> None:
+        super().check(party, answer)
+        _check_rows(party, answer.factor if isinstance(answer, messages.Rows) else answer.partial, self.n_samples)
 
 
 @dataclass(frozen=True)
@@ -292,6 +303,11 @@ class ResultGiven(Question, answer=messages.Told, reads_table=False):
 KINDS: Mapping[str, type[Any]] = {
     cls.__name__: cls for cls in {*Question.__subclasses__(), *MaskedWanted.__subclasses__()} - {MaskedWanted}
 }
+
+
+def _check_rows(party: str, sent: Rounded, n_samples: int) -> None:
+    if n_samples and sent.shape[0] != n_samples:
+        raise FusionError(f"party {party!r} sent {sent.shape[0]:,} rows of the {n_samples:,} new samples")
 
 
 def packed_numbers(numbers: Sequence[int]) -> messages.Numbers:
