@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +43,12 @@ class OwnTable:
         """Name of each column of X."""
         return [name for name in self.preparation.names if name not in self.covariates]
 
-    @property
+    @cached_property
     def samples(self) -> list[str]:
         """Name of each sample however its id may be written, to find it again in other studies of this table."""
         return [*map(str, range(len(self.X)))] if self.ids is None else [*map(made_alike(WAYS), self.ids)]
 
-    @property
+    @cached_property
     def rows(self) -> list[str]:
         """Digest of the numbers of each sample, to find it again under another id, or see that they changed."""
         return [sha256(np.ascontiguousarray(row).tobytes())[:24] for row in self.X]
