@@ -368,9 +368,13 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self._keep(fitted, tables, columns, None, cluster="rows")
         return self if settings.audit is None else self.run_audit(settings.audit)
 
-    certificate_ = property(lambda self: self.model_.certificate)
+    certificate_ = property(lambda self: self._fitted_model().certificate)
     agreement_ = property(lambda self: self._agreement(0))
     agreement_error_ = property(lambda self: self._agreement(1))
+
+    def _fitted_model(self) -> Any:
+        check_fitted(self)
+        return self.model_
 
     def _agreement(self, which: int) -> Any:
         """One of the matrices, in the order of `party_names_`; the center's order is by name."""

@@ -62,17 +62,15 @@ def test_who_gives_up_before_all_have_signed_is_no_longer_waited_for(joined, tmp
     assert not [*(tmp_path / "airline/studies").glob("*/left.json")]  # it counts for nothing
 
 
-@pytest.mark.parametrize("how", ["a forged plan", "the center's next plan", "no plan"])
+@pytest.mark.parametrize("how", ["a forged plan", "no plan"])
 def test_a_plan_that_was_signed_runs_whatever_plan_the_folder_shows(how, joined, tmp_path):
     """Before, a `plan-2.toml` that the folder's host wrote made `close` leave the others without a word."""
     joined.sign()
     plan = tmp_path / "shared/center/plan-1.toml"
     if how == "no plan":
         plan.unlink()
-    elif how == "a forged plan":
-        forge(tmp_path)
     else:
-        Consortium(tmp_path, tables(20), MODES["open"], samples=10)
+        forge(tmp_path)
     with pytest.raises(InputError, match="plan 1 is running"):
         joined.at("airline", founding.close)
     joined.at("airline", founding.close, give_up=True)
@@ -101,6 +99,25 @@ def until_the_result(here):
         for name in (*here.names, here.center):
             with contextlib.suppress(WaitingError):
                 here.run(name)
+
+
+def test_another_refusal_comes_before_that_of_a_member_that_left(joined):
+    until_the_result(joined.sign())
+    for name, reason in (("airline", "closed"), ("weather", "agree")):
+        with pytest.raises(RefusedError):
+            joined.at(name, founding.seat).refuse("summary", reason)
+    with pytest.raises(RefusedError, match="weather refused at step 'summary': the members were told different"):
+        joined.run("registry")
+
+
+def test_a_place_that_was_emptied_takes_another_study(joined, tmp_path):
+    joined.sign().finish()
+    for name in (*joined.names, joined.center):
+        close(joined, name)
+    shutil.rmtree(tmp_path / "shared")
+    again = Consortium(tmp_path, tables(20), MODES["open"], samples=10).join(**ANYTHING).sign()
+    again.finish()
+    assert again.status()["result"]
 
 
 def test_nobody_waits_for_a_member_once_the_result_is_in_the_folder(joined, tmp_path):
@@ -152,6 +169,10 @@ def test_a_member_that_is_done_does_not_leave_a_batch_and_leaves_the_result_to_a
     found = here.run("weather")
     assert found["notes"][0].startswith("airline refused at step 'close'")
     assert (tmp_path / "weather/result/embedding.csv").exists()
+    put_new(tmp_path, {"weather": tables(80)["weather"]})
+    with pytest.raises(RefusedError, match="airline refused at step 'close'"):
+        here.run("weather")
+    assert not [*(tmp_path / "weather/studies").glob("*/batch-1.sha256")]  # nothing of it counts as sent
     before = {path.name for path in (tmp_path / "shared/registry").iterdir()}
     with pytest.raises(RefusedError, match="airline refused at step 'close'"):
         here.run("registry")

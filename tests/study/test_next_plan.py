@@ -9,7 +9,7 @@ from dkpca.exchange.folder import Folder
 from dkpca.exchange.member import RefusedError, WaitingError
 from dkpca.party.limits import Limits
 from testkit.studies import ANYTHING, Consortium
-from tests.study.test_a_study import MODES, tables
+from tests.study.test_a_study import MODES, put_new, tables
 from tests.study.test_closing import forge
 
 
@@ -122,6 +122,26 @@ def test_another_plan_is_not_joined_while_one_runs(tmp_path):
     here.at("airline", founding.close, give_up=True)
     here.at("airline", *join)
     here.at("registry", study.join, tmp_path / "registry.csv", "id", "registry")  # airline ended plan 1
+
+
+def test_another_plan_is_not_created_while_one_runs(tmp_path):
+    """Else nobody could go on: the parties wait for the center, which has another plan to sign."""
+    Consortium(tmp_path, tables(20), MODES["open"], samples=10).join(**ANYTHING).sign()
+    with pytest.raises(InputError, match="plan 1 is running; finish it, or 'dkpca study close --give-up' first"):
+        Consortium(tmp_path, tables(20), MODES["open"], samples=10)
+    assert not (tmp_path / "shared/center/plan-2.toml").exists()
+
+
+@pytest.mark.slow
+def test_a_batch_that_begins_beside_the_next_plan_is_placed_before_that_is_signed(tmp_path):
+    one = Consortium(tmp_path, tables(), MODES["open"], samples=10, batches=1, batch_samples=5)
+    one.join(**ANYTHING).sign().finish()
+    Consortium(tmp_path, tables(), MODES["open"], samples=10).join("airline", **ANYTHING)
+    put_new(tmp_path, tables(80))
+    with pytest.raises(WaitingError):
+        one.run("registry")
+    one.finish()
+    assert (tmp_path / "airline/result/batch-1/embedding.csv").exists()
 
 
 def test_a_plan_that_is_gone_gives_its_place_back_to_the_one_that_all_have_signed(tmp_path):

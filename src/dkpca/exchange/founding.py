@@ -45,6 +45,7 @@ def found(
             lost = f"{folder.url}: plan-{each.number}.toml is missing, which this member wrote"
             raise InputError(f"{lost}; write it again with 'dkpca study run' before you create another")
     with memory.locked(new=True):
+        check_free(folder, memory, made)
         try:
             join(folder, memory, here, name, 0)
         except BaseException:
@@ -149,12 +150,14 @@ def _joined(memory: Memory, folder: Folder) -> list[StudyMemory]:
     return sorted(here, key=attrgetter("number"))
 
 
-def seat(folder: Folder, memory: Memory) -> Membership:
-    """Return this member's place in the study of a folder: in the last plan that it has joined, as DIR says."""
+def seat(folder: Folder, memory: Memory, *, running: bool = False) -> Membership:
+    """Return this member's place in the study of a folder: in the last plan that it has joined, or that runs."""
     here = _joined(memory, folder)
     here = [each for each in here if each.kept("closed") is None] or here
-    if len(here) > 1 and here[-1].kept("signature") is None and not _is_shown(folder, here[-1]):
-        before = Membership(here[-2].member, folder, here[-2])  # the last one was withdrawn, or never the center's
+    if len(here) > 1 and here[-1].kept("signature") is None and (running or not _is_shown(folder, here[-1])):
+        before = Membership(
+            here[-2].member, folder, here[-2]
+        )  # while the last one is signed, or was never the center's
         here = here[:-1] if _is_unfinished(before) else here
     here = [each for each in here if each.number == here[-1].number]
     if len(here) != 1:  # DIR knows this folder by another name, or had another study in it
@@ -168,11 +171,13 @@ def seat(folder: Folder, memory: Memory) -> Membership:
     return Membership(kept.member, folder, kept)
 
 
-def seat_to_work(folder: Folder, memory: Memory) -> Membership:
+def seat_to_work(folder: Folder, memory: Memory, *, running: bool = False) -> Membership:
     """Return this member's place, with its own files in the folder also where the folder has lost them."""
-    found = seat(folder, memory)
+    found = seat(folder, memory, running=running)
     _check_there(folder)
     listed, joined, signatures = found.listed(found.name), _joined(memory, folder), set[str]()
+    if len({each.number for each in joined}) < len(joined):  # of another study that this place once had
+        joined = [found.memory]
     for each in joined:
         write_own(folder, each, listed)
         signatures |= {f"signature-{each.number}"} if each.kept("signature") is not None else set()
@@ -333,10 +338,11 @@ def _refusal(folder: Folder, here: Study, name: str, file: str) -> str:
     """What a member's refusal says, as far as it can be read without any keys; empty if it cannot."""
     with contextlib.suppress(sealed.NotWholeError, WireError, ProtectionError, InputError, StorageError):
         joined = {each: folder.read(f"{each}/{here.member_file}", plans.MOST_MEMBER) for each in here.plan.members}
-        public = replace(here, raw_members={each: raw or b"" for each, raw in joined.items()}).public
+        study = replace(here, raw_members={each: raw or b"" for each, raw in joined.items()})
         raw = folder.read(f"{name}/{file}", 2 * members.MOST_REFUSAL) or b""
-        header = sealed.read_header(io.BytesIO(raw), len(raw), public)
-        if [header.kind, header.writer, *header.parts] == [members.REFUSAL, name, members.ALL]:
+        header = sealed.read_header(io.BytesIO(raw), len(raw), study.public)
+        about = [header.kind, header.agreement, header.writer, *header.parts]
+        if about == [members.REFUSAL, study.fingerprint, name, members.ALL]:
             pieces = sealed.contents(io.BytesIO(raw), header, members.ALL, None, io.BytesIO())
             return str(RefusedError(name, *members.refusal_in(b"".join(pieces))))
     return ""

@@ -211,7 +211,7 @@ class Membership:
 
     def check_refusals(self) -> list[str]:
         """Raise if a member has refused, whatever the folder shows by now; return what only looks like a refusal."""
-        ignored = list[str]()
+        ignored, refused = list[str](), list[RefusedError]()
         for name in self.own.plan.members:
             known = self._opened(name, REFUSAL, ALL).exists()
             if known and name == self.name:
@@ -225,7 +225,9 @@ class Membership:
                     ignored.append(str(error))
                     continue
                 detail = self.memory.kept(f"opened/{name}.{REFUSAL}.detail") or b""  # of this member's own refusal
-                raise RefusedError(name, *refusal_in(kept.read_bytes()), detail.decode())
+                refused.append(RefusedError(name, *refusal_in(kept.read_bytes()), detail.decode()))
+        if refused:
+            raise min(refused, key=lambda each: each.reason == "closed")  # a graver one first
         return ignored
 
     def refuse(self, step: str, reason: str, detail: str = "") -> NoReturn:

@@ -226,6 +226,8 @@ class PartySide:
         self.party.ids_new = {batch: table.keys or () for batch, table in self.new.items()}
         self.notes += unread
         for batch in self.new:
+            if self.ended is not None and not any((self.member.memory.path / "sent").glob(f"{batch}.*")):
+                raise self.ended
             self._begin(batch, told)
             placed = self._drive(protocols.place(self.names, self.fit, told.scores, batch, self.terms))
             assert placed is not None
@@ -432,7 +434,7 @@ class PartySide:
         exceeded = reviews.at_go(self.case, derived, self.party.order.get("", range(len(self.table.X))))
         if exceeded:
             told = ", ".join(
-                f"{each.limit} {each.asked}, where {each.file} allows {each.allowed}" for each in exceeded
+                f"{each.limit} {each.asked}, where {each.file or 'dkpca'} allows {each.allowed}" for each in exceeded
             )
             self.member.refuse(step, "limits", f"on the samples that all have, not all of this table: {told}")
 
@@ -466,7 +468,7 @@ class PartySide:
         if again:
             raise InputError(f"{batch}: {len(again)} of its samples were placed before; leave them out")
         if self.case.summed_otherwise(table):
-            both = "were in another study, with other parties, columns or numbers; the two reveal one party's part"
+            both = "were in another study, open or with other parties, columns or numbers; the two tell one's part"
             raise InputError(f"{batch}: some of its samples {both}")
         reviews.place(self.member.memory, table)
         # The masks are bound to all that the numbers follow from; a file that changes later is refused.

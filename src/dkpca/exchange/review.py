@@ -56,7 +56,9 @@ TOO_MANY = (
     "Close earlier studies ('dkpca study close'; the plan under review stays): those that sent no number about your "
     "table then no longer count. For more, raise studies in limits.toml."
 )
-SUMMED_OTHERWISE = "masked sums of the same samples with other parties, columns or numbers"
+SUMMED_OTHERWISE = (
+    "masked sums of the same samples with other parties, columns or numbers, or beside a study in the open"
+)
 UNMEASURED = "something that cannot be measured"  # and counts as recovered
 SHOWN_COLUMNS = 8  # or more, if more are above the limit
 LITTLE = 0.2  # of the variance
@@ -206,7 +208,7 @@ class Case:
     limits: Limits
     memory: Memory
     others: str = INDEPENDENT  # what is put in the place of the other parties' columns
-    made: dict[Any, Summary] = field(default_factory=dict)  # messages of the whole table, the same whatever these are
+    made: dict[Any, Any] = field(default_factory=dict)  # of the whole table, the same whatever these are
 
     @classmethod
     def of(cls, study: Study, fit: Fit, name: str, table: OwnTable, limits: Limits, memory: Memory) -> "Case":
@@ -228,9 +230,12 @@ class Case:
 
     @cached_property
     def _drawn(self) -> Matrix:
-        drawn = np.argsort(np.array(self.table.rows), kind="stable")
-        known = np.isin(drawn, [*chain.from_iterable(self.again)])  # to be seen in other studies, too
-        return recovery.rare_first(np.concatenate([drawn[known], drawn[~known]]), self.table.X)
+        if (about := ("drawn", id(self.table))) not in self.made:
+            drawn = np.argsort(np.array(self.table.rows), kind="stable")
+            known = np.isin(drawn, [*chain.from_iterable(self.again)])  # to be seen in other studies, too
+            drawn = np.concatenate([drawn[known], drawn[~known]])
+            self.made[about] = recovery.rare_first(drawn, self.table.X)
+        return np.asarray(self.made[about])
 
     @cached_property
     def keys(self) -> list[str]:
@@ -258,12 +263,12 @@ class Case:
     def again(self) -> list[dict[int, int]]:
         """For each other study of this table, which of the rows attacked there these rows are."""
         digests, names, found = told_apart(self.table.rows), self.table.samples, []
-        here, named_by = set(digests), self.table.preparation.reading.id_column
+        here, named_by = set(digests) - {""}, self.table.preparation.reading.id_column
         for about, _ in self.before:
             there = about.get("digests") or [""] * len(about["keys"])
             # By their numbers; where these changed, by their names.
             by_digest = {digest: place for place, digest in enumerate(there) if digest}
-            gone = [(key, place) for place, key in enumerate(about["keys"]) if there[place] not in here - {""}]
+            gone = [(key, place) for place, key in enumerate(about["keys"]) if there[place] not in here]
             by_name = dict(gone) if about.get("named_by") == named_by else {}
             places = [by_digest.get(digest, by_name.get(name)) for digest, name in zip(digests, names, strict=True)]
             found.append({row: place for row, place in enumerate(places) if place is not None})
@@ -416,11 +421,12 @@ def _worst(case: Case, *others: str) -> tuple[dict[str, float], tuple[Leaving, .
             now = tuple(_leaves(here_case, is_known=len(widths) == 1))
             own = [each.seen for each in now if each.seen is not None]
             seen = own + [each for each, _ in before]
-            seen += [recovery.together(seen)] * bool(own and before)  # all attacks on what the studies tell together
             if any(each.what.startswith(UNMEASURED) for each in now):  # however few rows are taken for known
                 here = dict.fromkeys(table.columns, 1.0)
             elif seen:
-                here = dict(zip(table.columns, attack(seen, table.X[case.rows]).columns, strict=True))
+                here = dict(
+                    zip(table.columns, attack(seen, table.X[case.rows], united=bool(before)).columns, strict=True)
+                )
                 reweighted = [each for each, otherwise in before if otherwise]
                 twice = recovery.told_twice(own, reweighted, table.X[case.rows], len(table.X)).tolist()
                 new = {
@@ -572,7 +578,8 @@ def _summary(case: Case, summary: Summary, asked: SummaryWanted, *, is_known: bo
         about = (asked, T, within.rank, *table.columns)
         if about not in case.made:
             case.made[about] = alone.answer(asked)
-        return case.made[about]
+        summary: Summary = case.made[about]
+        return summary
 
     if len(rows) < T and (undone_by or not blind):  # the message itself is made of the whole table
         summary = message(asked)

@@ -582,8 +582,10 @@ def against(
     known_rows: int = KNOWN_ROWS,
     random_state: int = 0,
     n_draws: int = DRAWS,
+    *,
+    united: bool = False,
 ) -> Measurement:
-    """Attack everything that somebody has seen of the rows of a table, one by one and side by side."""
+    """Attack everything that somebody has seen of the rows of a table, one by one and side by side, or as if one."""
     truth, draws = Truth.of(table, columns_are), draws_of(len(table), known_rows, random_state)[:n_draws]
     # The strongest result of each attack counts. Two factors of the same rows may tell together what neither tells.
     found = [run(each, truth, draws) for each in seen]
@@ -591,19 +593,16 @@ def against(
         scaled = standardized(table, *column_scales(table))
         found += [run(each, Truth.of(_directions(part)), draws) for part in (table, scaled)]
     if len(seen) > 1:
-        both = together(seen)
+        parts = [_to_one(part) for each in seen for part in (each.factor, each.coordinates)]
+        both = Seen(np.hstack(parts), Linear(), 0.0, max(each.n_features for each in seen))
         decoded = by_decoding(both, truth, draws)
         found.append({"side by side": _mean(regressed(both.factor, truth, draws)), "decoding": _mean(decoded)})
+        if united:
+            found.append(run(both, truth, draws))
     strongest: dict[str, tuple[float, ...]] = {}
     for name, scores in chain.from_iterable(each.items() for each in found):
         strongest[name] = tuple(map(max, strongest.get(name, scores), scores))
     return Measurement(len(draws[0]), len(table), strongest)
-
-
-def together(seen: Sequence[Seen]) -> Seen:
-    """Factors of the same rows, and the points that they tell, side by side."""
-    parts = [_to_one(part) for each in seen for part in (each.factor, each.coordinates)]
-    return Seen(np.hstack(parts), Linear(), 0.0, max(each.n_features for each in seen))
 
 
 def _directions(table: Matrix) -> Matrix:

@@ -54,7 +54,7 @@ def read_limits(path: Path) -> Limits:
     """Read limits.toml; every limit has to be there."""
     if not path.exists():
         raise InputError(f"{path}: there is no such file, so nothing is allowed; 'dkpca study join' writes it")
-    values = storage.read_toml(path, "'dkpca study join' writes one")
+    values = storage.read_toml(path, "correct it, or delete it and run 'dkpca study join', which writes one")
     return from_values(Limits, values, what=str(path), complete=True)
 
 
