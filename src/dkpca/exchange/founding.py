@@ -21,7 +21,7 @@ from dkpca.exchange.plan import Plan, Study
 
 PLAN = re.compile(r"plan-([1-9][0-9]{0,2})\.toml")
 SIGNATURE = re.compile("signature-[0-9]+")
-NOTHING: Files = {}
+NO_FILES: Files = {}
 
 
 def found(
@@ -118,7 +118,7 @@ def join(folder: Folder, memory: Memory, here: Study, name: str, columns: int) -
     write_own(folder, kept)
 
 
-def write_own(folder: Folder, kept: StudyMemory, listed: Mapping[str, Any] = NOTHING) -> None:
+def write_own(folder: Folder, kept: StudyMemory, listed: Mapping[str, Any] = NO_FILES) -> None:
     """Bring what this member wrote before the first step into the folder, unless it is there: the same bytes."""
     here = Study(kept.number, b"")
     files = {here.file: "plan.toml", here.member_file: "member.toml", f"signature-{kept.number}": "signature"}
@@ -155,9 +155,8 @@ def seat(folder: Folder, memory: Memory, *, running: bool = False) -> Membership
     here = _joined(memory, folder)
     here = [each for each in here if each.kept("closed") is None] or here
     if len(here) > 1 and here[-1].kept("signature") is None and (running or not _is_shown(folder, here[-1])):
-        before = Membership(
-            here[-2].member, folder, here[-2]
-        )  # while the last one is signed, or was never the center's
+        # The last plan is still to be signed, or was never the center's.
+        before = Membership(here[-2].member, folder, here[-2])
         here = here[:-1] if _is_unfinished(before) else here
     here = [each for each in here if each.number == here[-1].number]
     if len(here) != 1:  # DIR knows this folder by another name, or had another study in it
@@ -176,7 +175,7 @@ def seat_to_work(folder: Folder, memory: Memory, *, running: bool = False) -> Me
     found = seat(folder, memory, running=running)
     _check_there(folder)
     listed, joined, signatures = found.listed(found.name), _joined(memory, folder), set[str]()
-    if len({each.number for each in joined}) < len(joined):  # of another study that this place once had
+    if len({each.number for each in joined}) < len(joined):  # this place once had another study
         joined = [found.memory]
     for each in joined:
         write_own(folder, each, listed)

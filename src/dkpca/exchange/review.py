@@ -710,7 +710,7 @@ def _left_before(case: Case) -> list[tuple[Seen, bool]]:
     for (about, arrays), again in zip(case.before, case.again, strict=True):
         if not case.shares(about):
             continue
-        rows = [row for row, name in enumerate(case.rows) if name in again]
+        rows = [place for place, row in enumerate(case.rows) if row in again]
         # Weights are others by other samples, or by no standardizing; a column more, or another, weighed nothing.
         reweighted = case.fit.standardize or about.get("standardize", True) or sorted(about["columns"]) != sorted(own)
         reweighted = reweighted or _renewed(about, _named(case.table))

@@ -140,7 +140,7 @@ def run(folder: Folder, memory: Memory) -> dict[str, Any]:
         except RefusedError as refused:
             if refused.reason != "closed" or member.name == member.own.plan.center:
                 raise
-            ended, notes = refused, [str(refused)]  # a member that leaves takes no result that is there
+            ended, notes = refused, [str(refused)]  # what the center has told already, all may have
         try:
             result, plan = _run(member, notes, ended), member.study.plan
             member.memory.replace("done", b"")

@@ -41,7 +41,7 @@ MOST_NUMBERS = 2**23  # of these
 NEARLY_SENT = 0.25  # share of such a column's length off all that was sent: with more it is not there
 RARE = 0.1  # of the samples: known rows hardly tell about a column that fewer have
 RARE_ROWS = 5  # attacked of such a column, whatever the others are
-FAR_OUT = 10.0  # standard deviations: what one in a hundred rows has, all as far out, of which few may be attacked
+FAR_OUT = 10.0  # standard deviations from the mean; if several rows are so far out, they are one in a hundred at most
 FENCE = 1.5  # Tukey's, of quartile ranges beyond the quartiles: values beyond are far out
 FARTHEST = 50  # one sample in so many is far out
 FEWEST_ROWS = 3  # that two studies share: fewer have no directions to compare
@@ -585,7 +585,7 @@ def against(
     *,
     united: bool = False,
 ) -> Measurement:
-    """Attack everything that somebody has seen of the rows of a table, one by one and side by side, or as if one."""
+    """Attack all that somebody has seen of some rows, one by one and side by side; united: by all attacks."""
     truth, draws = Truth.of(table, columns_are), draws_of(len(table), known_rows, random_state)[:n_draws]
     # The strongest result of each attack counts. Two factors of the same rows may tell together what neither tells.
     found = [run(each, truth, draws) for each in seen]
@@ -675,10 +675,8 @@ def _mean(scores: Matrix) -> tuple[float, ...]:
 
 def draws_of(n_samples: int, known_rows: int, random_state: int) -> list[Matrix]:
     """Some choices of rows that an attacker knows."""
-    random, known = (
-        np.random.default_rng(random_state),
-        max(1, min(known_rows, max(n_samples // 2, n_samples - LEFT))),
-    )
+    random, most = np.random.default_rng(random_state), max(n_samples // 2, n_samples - LEFT)
+    known = max(1, min(known_rows, most))
     return [random.permutation(n_samples)[:known] for _ in range(DRAWS)]
 
 
