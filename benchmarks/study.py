@@ -1,10 +1,12 @@
 """What a study costs: fifty members in one folder, a waiting command, sealing beside a plain copy, matching ids.
 
-`python -m benchmarks.study members [50]`, and the same with `watch`, `sealing`, or `psi [10000]`.
+`python -m benchmarks.study members [50]`, and the same with `watch` (in a local folder, and in
+a stand-in for S3), `sealing`, or `psi [10000]`.
 """
 
 import contextlib
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -68,22 +70,39 @@ def members(count: int) -> None:
 
 def watch() -> None:
     """Memory of `dkpca study run --watch` while it waits, and whether NumPy is loaded in it."""
+    import fsspec
+
+    from testkit import servers
+
+    waiting("")
+    with tempfile.TemporaryDirectory() as folder, servers.s3(Path(folder) / "log") as (url, endpoint):
+        settings = {"endpoint_url": endpoint, "key": "stand-in", "secret": "stand-in"}
+        os.environ["FSSPEC_S3"] = json.dumps(settings)  # for the command
+        fsspec.config.conf["s3"] = settings
+        fsspec.filesystem("s3").mkdir("studies")
+        waiting(url)
+
+
+def waiting(url: str) -> None:
+    """Have a party wait in the study of a folder, local where no URL is given."""
     from testkit.studies import ANYTHING, Consortium
     from tests.study.test_a_study import MODES, tables
 
     with tempfile.TemporaryDirectory() as folder:
-        study = Consortium(Path(folder), tables(), MODES["open"], samples=10).join(**ANYTHING).sign("airline")
+        study = Consortium(Path(folder), tables(), MODES["open"], url=url, samples=10)
+        study.join(**ANYTHING).sign("airline")
         command = [sys.executable, "-m", "dkpca", "study", "run", study.url, "--as", f"{folder}/airline", "--watch"]
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as waiting:
-            process, deadline = psutil.Process(waiting.pid), time.monotonic() + 120
-            while time.monotonic() < deadline:
-                time.sleep(1)
-                if any((Path(folder) / "airline").rglob("waiting.json")) and not process.children():
-                    break
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as command_running:
+            process, deadline, ran = psutil.Process(command_running.pid), time.monotonic() + 120, False
+            while time.monotonic() < deadline and not (ran and not process.children()):
+                ran = ran or bool(process.children())  # which does the member's work, and then ends
+                time.sleep(0.2)
+            time.sleep(5)  # it has looked again by now
             used = process.memory_info().rss / 1e6
             loaded = any("numpy" in each.path for each in process.memory_maps())
-            waiting.kill()
-    print(f"waiting: {used:.0f} MB, NumPy {'is' if loaded else 'is not'} loaded")
+            command_running.kill()
+    place = url.partition("://")[0] or "a local folder"
+    print(f"waiting in {place}: {used:.0f} MB, NumPy {'is' if loaded else 'is not'} loaded")
 
 
 def sealing() -> None:
