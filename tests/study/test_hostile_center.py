@@ -914,12 +914,6 @@ class TestASecondStudy:
         found = again.at("airline", study.review)
         assert [finding.limit for finding in found.findings if not finding.ok] == ["recovery"]
         assert min(found.columns.values()) > 0.9
-        if first == "blind":  # as an older version kept it
-            (path,) = (tmp_path / "airline/studies").glob("*/left.npz")
-            with np.load(path) as kept:
-                arrays = {name: values for name, values in kept.items() if name.startswith("factor")}
-            np.savez(path, **arrays)
-            assert set(again.at("airline", study.review).columns.values()) == {1.0}
 
     def test_with_masked_sums_undoes_a_blind_fit_of_folders_that_remember_nothing(self, tmp_path):
         """The careless twin: the joint matrix of one study has the eigenvectors of the rotated ones of the other."""
@@ -1000,13 +994,9 @@ class TestASecondStudy:
         red = [finding.limit for finding in found.findings if not finding.ok]
         assert red == [reviews.SUMMED_OTHERWISE]
 
-    @pytest.mark.parametrize("who", ["the same", "others", "not known"])
+    @pytest.mark.parametrize("who", ["the same", "others"])
     def test_of_the_same_names_is_another_roster_where_the_keys_are_others(self, who, tmp_path):
         founded(tmp_path, self.SUMS, ANYTHING, tables(width=FEW)).sign("airline")
-        if who == "not known":  # as an older version kept it
-            (path,) = (tmp_path / "airline/studies").glob("*/left.json")
-            about = json.loads(path.read_text())
-            path.write_text(json.dumps({key: value for key, value in about.items() if key != "roster"}))
         again = self.second(tmp_path, self.SUMS, ANYTHING, width=FEW, same_keys=who != "others")
         found = again.at("airline", study.review)
         red = [] if who == "the same" else [reviews.SUMMED_OTHERWISE]
@@ -1022,14 +1012,6 @@ class TestASecondStudy:
         found = self.second(tmp_path, self.SUMS, ANYTHING, width=FEW, later=later).at("airline", study.review)
         (asked,) = [each for each in found.findings if each.limit.startswith("masked sums")]
         assert (asked.asked, asked.ok) == (masked, not masked)
-
-    def test_of_samples_that_an_earlier_version_did_not_keep_counts_as_of_the_same(self, tmp_path):
-        self.four(tmp_path).sign("airline")
-        (path,) = (tmp_path / "airline/studies").glob("*/left.json")
-        about = json.loads(path.read_text())
-        path.write_text(json.dumps({key: value for key, value in about.items() if key != "numbers"}))
-        found = self.second(tmp_path, self.SUMS, ANYTHING, width=FEW, later=120).at("airline", study.review)
-        assert [each.limit for each in found.findings if not each.ok] == [reviews.SUMMED_OTHERWISE]
 
     @pytest.mark.parametrize("how", ["other ids", "other ids, two rows alike", "by position"])
     def test_of_masked_sums_is_red_where_the_same_rows_have_other_ids_or_none(self, how, tmp_path):

@@ -253,10 +253,7 @@ class Case:
         found = []
         for kept in _signed(self.memory, self.plan.id).values():
             with np.load(kept.path / LEFT, allow_pickle=False) as arrays:
-                about, left = json.loads(kept.kept(ABOUT) or b""), dict(arrays)
-            if about["protect"] == "blind" and not any(name.startswith(TURNED) for name in left):
-                about["columns"] = dict.fromkeys(about["columns"], 1.0)  # of an earlier version: not known
-            found.append((about, left))
+                found.append((json.loads(kept.kept(ABOUT) or b""), dict(arrays)))
         return found
 
     @cached_property
@@ -265,11 +262,11 @@ class Case:
         digests, names, found = told_apart(self.table.rows), self.table.samples, []
         here, named_by = set(digests) - {""}, self.table.preparation.reading.id_column
         for about, _ in self.before:
-            there = about.get("digests") or [""] * len(about["keys"])
+            there = about["digests"]
             # By their numbers; where these changed, by their names.
             by_digest = {digest: place for place, digest in enumerate(there) if digest}
             gone = [(key, place) for place, key in enumerate(about["keys"]) if there[place] not in here]
-            by_name = dict(gone) if about.get("named_by") == named_by else {}
+            by_name = dict(gone) if about["named_by"] == named_by else {}
             places = [by_digest.get(digest, by_name.get(name)) for digest, name in zip(digests, names, strict=True)]
             found.append({row: place for row, place in enumerate(places) if place is not None})
         return found
@@ -285,7 +282,7 @@ class Case:
     def shares(self, about: Mapping[str, Any], table: OwnTable | None = None) -> bool:
         """Whether another study may have had one of these samples, by their names or by their rows."""
         now = _named(table or self.table)
-        if not _comparable(about, now):
+        if about["named_by"] is None or about["named_by"] != now["named_by"]:  # rows match by position, or otherwise
             return True
         names = now["numbers"].keys() & about["numbers"].keys()
         both = [set(told_apart(each["numbers"].values())) - {""} for each in (now, about)]
@@ -295,7 +292,7 @@ class Case:
         """Count the studies of some of these samples that together with this one tell one party's part of them."""
         found, own, now = 0, sorted([*self.table.columns, *self.in_the_clear]), set(self.roster.items())
         for about, _ in self.before:
-            then, modes = set((about.get("roster") or {}).items()), {self.plan.protect, about["protect"]}
+            then, modes = set(about["roster"].items()), {self.plan.protect, about["protect"]}
             if modes <= {"none"}:
                 differs = False
             elif modes == {"none", "sums"}:  # the sum, less what the others send openly, is this party's part
@@ -367,10 +364,9 @@ def commit(memory: StudyMemory) -> None:
 
 def place(memory: StudyMemory, batch: OwnTable) -> None:
     """Count new samples as samples of this study, before their numbers leave."""
-    about = json.loads(memory.kept(ABOUT) or b"{}")
-    if "numbers" in about:  # else an earlier version kept none, and all samples count as samples of this study
-        about["numbers"] |= _named(batch)["numbers"]
-        memory.replace(ABOUT, json.dumps(about).encode())
+    about = json.loads(memory.kept(ABOUT) or b"")
+    about["numbers"] |= _named(batch)["numbers"]
+    memory.replace(ABOUT, json.dumps(about).encode())
 
 
 def _named(table: OwnTable) -> dict[str, Any]:
@@ -379,17 +375,10 @@ def _named(table: OwnTable) -> dict[str, Any]:
     return {"named_by": table.preparation.reading.id_column, "numbers": numbers}
 
 
-def _comparable(about: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether names tell samples apart: not where rows match by position, in another column, or as none were kept."""
-    return "numbers" in about and about["named_by"] is not None and about["named_by"] == now["named_by"]
-
-
 def _renewed(about: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """Whether a sample has other numbers than in another study: two sums of the same parties tell the difference."""
-    then = about.get("numbers")
-    if then is None or about["named_by"] != now["named_by"]:
-        return True
-    return any(then.get(name, numbers) != numbers for name, numbers in now["numbers"].items())
+    then, same = about["numbers"], about["named_by"] == now["named_by"]
+    return not same or any(then.get(name, numbers) != numbers for name, numbers in now["numbers"].items())
 
 
 def left_before(memory: Memory, study: str) -> dict[str, str]:
@@ -712,7 +701,7 @@ def _left_before(case: Case) -> list[tuple[Seen, bool]]:
             continue
         rows = [place for place, row in enumerate(case.rows) if row in again]
         # Weights are others by other samples, or by no standardizing; a column more, or another, weighed nothing.
-        reweighted = case.fit.standardize or about.get("standardize", True) or sorted(about["columns"]) != sorted(own)
+        reweighted = case.fit.standardize or about["standardize"] or sorted(about["columns"]) != sorted(own)
         reweighted = reweighted or _renewed(about, _named(case.table))
         both_blind = about["protect"] == case.plan.protect == "blind"
         for factor in arrays.values():
