@@ -43,7 +43,7 @@ def found(
     for each in _joined(memory, folder):
         if each.number >= here.number and each.kept("closed") is None:
             lost = f"{folder.url}: plan-{each.number}.toml is missing, which this member wrote"
-            raise InputError(f"{lost}; write it again with 'dkpca study run' before you create another")
+            raise InputError(f"{lost}; write it again with 'dkpca study run', or give it up with 'dkpca study close'")
     with memory.locked(new=True):
         check_free(folder, memory, made)
         try:

@@ -227,7 +227,8 @@ class Membership:
                 detail = self.memory.kept(f"opened/{name}.{REFUSAL}.detail") or b""  # of this member's own refusal
                 refused.append(RefusedError(name, *refusal_in(kept.read_bytes()), detail.decode()))
         if refused:
-            raise min(refused, key=lambda each: each.reason == "closed")  # a graver one first
+            # One's own first, and then a graver one.
+            raise min(refused, key=lambda each: (each.member != self.name, each.reason == "closed"))
         return ignored
 
     def refuse(self, step: str, reason: str, detail: str = "") -> NoReturn:

@@ -182,9 +182,9 @@ def place(names: Sequence[str], settings: Fit, model: Any, batch: str, terms: Te
         shape = yield from _shape(names, settings, terms)
         whole = settings.lacking not in ("mean", "complete")  # else a party knows of its own samples only
         sizes = {"n_samples": shape.n_samples, "of_fit": model.scores.shape[0] * whole}
+    if terms.study and (settings.protect == "none" or (terms.taken_out and settings.protect != "blind")):
+        yield _same(names, terms, shape)  # masked sums are those of the samples that their masks are bound to
     if settings.protect == "none":
-        if terms.study:  # masked sums are those of the samples that their masks are bound to
-            yield _same(names, terms, shape)
         rows = yield from new_rows(names, batch, **sizes)
         scores: Callable[[], Any] = cache(lambda: scoring.place(model, [rows[name] for name in names]).scores)
     else:

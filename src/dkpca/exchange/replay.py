@@ -25,7 +25,6 @@ from dkpca.exchange.member import (
     WHY_FEW,
     Membership,
     OtherQuestionError,
-    RefusedError,
     WaitingError,
     file_of,
 )
@@ -177,7 +176,7 @@ class PartySide:
     new: Mapping[str, OwnTable] = field(default_factory=dict)  # batches of new samples, once there is a result
     agreed: q.Derived | None = None  # values that all parties agreed to
     notes: list[str] = field(default_factory=list)  # what the result lacks
-    ended: RefusedError | None = None  # raised before anything is answered that was not before
+    ended: DKPCAError | None = None  # raised before anything is answered that was not before
     _before: list[q.Question] = field(default_factory=list)  # answered by an earlier command, nothing of it in memory
 
     def __post_init__(self) -> None:

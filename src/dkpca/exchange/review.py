@@ -284,9 +284,14 @@ class Case:
         now = _named(table or self.table)
         if about["named_by"] is None or about["named_by"] != now["named_by"]:  # rows match by position, or otherwise
             return True
-        names = now["numbers"].keys() & about["numbers"].keys()
-        both = [set(told_apart(each["numbers"].values())) - {""} for each in (now, about)]
-        return bool(names) or not both[0].isdisjoint(both[1])
+        return not now["numbers"].keys().isdisjoint(about["numbers"]) or bool(_alike(about, now))
+
+    def tells_from(self, about: Mapping[str, Any]) -> bool:
+        """Whether what differs between this study and another of these samples comes out of both: any number may."""
+        if about["protect"] == self.plan.protect == "blind" or not self.shares(about):  # two rotations hide it
+            return False
+        columns = sorted([*self.table.columns, *self.in_the_clear])
+        return sorted(about["columns"]) != columns or _renewed(about, _named(self.table))
 
     def summed_otherwise(self, table: OwnTable) -> int:
         """Count the studies of some of these samples that together with this one tell one party's part of them."""
@@ -371,14 +376,29 @@ def place(memory: StudyMemory, batch: OwnTable) -> None:
 
 def _named(table: OwnTable) -> dict[str, Any]:
     """How the samples of a table are found again: digests of their rows by name, and the column of the names."""
-    numbers = dict(zip(table.samples, table.rows, strict=True))
+    numbers = dict[str, str]()
+    for name, row in zip(table.samples, table.rows, strict=True):
+        numbers[name] = numbers.get(name, "") + row  # of all samples whose ids may be written alike
     return {"named_by": table.preparation.reading.id_column, "numbers": numbers}
 
 
 def _renewed(about: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """Whether a sample has other numbers than in another study: two sums of the same parties tell the difference."""
-    then, same = about["numbers"], about["named_by"] == now["named_by"]
-    return not same or any(then.get(name, numbers) != numbers for name, numbers in now["numbers"].items())
+    then, here = about["numbers"], now["numbers"]
+    if about["named_by"] != now["named_by"] or any(then.get(name, row) != row for name, row in here.items()):
+        return True
+    # Where rows are in both under other names, a sample that is in one only may be one of the other that changed.
+    moved = _alike(about, now) - {row for name, row in here.items() if name in then}
+    one, other = set(then.values()), set(here.values())
+    return bool(moved) and not (one <= other or other <= one)
+
+
+def _alike(about: Mapping[str, Any], now: Mapping[str, Any]) -> set[str]:
+    """Digests of rows of both studies that one sample of each has; any, if a study has no such rows."""
+    both = [each["numbers"].values() for each in (about, now)]
+    single = [set(told_apart(each)) - {""} for each in both]
+    one, other = single if all(single) else map(set, both)
+    return one & other
 
 
 def left_before(memory: Memory, study: str) -> dict[str, str]:
@@ -399,6 +419,7 @@ def _worst(case: Case, *others: str) -> tuple[dict[str, float], tuple[Leaving, .
     # What was recovered from earlier studies stays so, however this one is attacked.
     ever = [about["columns"] for about, _ in case.before]
     found = {name: max(columns.get(name, 0.0) for columns in ever) for name in table.columns if ever}
+    told_by_two = any(case.tells_from(about) for about, _ in case.before)
     leaving, most_pairs = tuple[Leaving, ...](), 0
     widths, columns_are = _widths(case.plan, case.fit), case.fit.family_of(case.name).columns_are
     attack = partial(recovery.against, columns_are=columns_are, known_rows=case.limits.known_rows)
@@ -410,19 +431,13 @@ def _worst(case: Case, *others: str) -> tuple[dict[str, float], tuple[Leaving, .
             now = tuple(_leaves(here_case, is_known=len(widths) == 1))
             own = [each.seen for each in now if each.seen is not None]
             seen = own + [each for each, _ in before]
-            if any(each.what.startswith(UNMEASURED) for each in now):  # however few rows are taken for known
+            if told_by_two or any(each.what.startswith(UNMEASURED) for each in now):  # however few rows are known
                 here = dict.fromkeys(table.columns, 1.0)
             elif seen:
-                here = dict(
-                    zip(table.columns, attack(seen, table.X[case.rows], united=bool(before)).columns, strict=True)
-                )
+                told = attack(seen, table.X[case.rows], united=bool(before)).columns
                 reweighted = [each for each, otherwise in before if otherwise]
-                twice = recovery.told_twice(own, reweighted, table.X[case.rows], len(table.X)).tolist()
-                new = {
-                    name for name in table.columns if any(name not in about["columns"] for about, _ in case.before)
-                }
-                for column, told in zip(table.columns, twice, strict=True):  # a new one is what the two differ by
-                    here[column] = max(here[column], max(twice) if column in new else told)
+                twice = recovery.told_twice(own, reweighted, table.X[case.rows], len(table.X))
+                here = dict(zip(table.columns, np.maximum(told, twice).tolist(), strict=True))
         except (DKPCAError, ValueError, np.linalg.LinAlgError) as error:  # as of numbers that overflow under a width
             now = (Leaving(f"{UNMEASURED}: {error}", case.plan.center, 0, _plain(table.X[case.rows], table)),)
             here = dict.fromkeys(table.columns, 1.0)
@@ -695,14 +710,12 @@ def _plain(factor: Matrix, table: OwnTable, others: Matrix | None = None) -> See
 
 def _left_before(case: Case) -> list[tuple[Seen, bool]]:
     """What earlier studies let out about these rows, zeros for others; and whether columns may weigh otherwise."""
-    found, own = [], [*case.table.columns, *case.in_the_clear]
+    found = []
     for (about, arrays), again in zip(case.before, case.again, strict=True):
         if not case.shares(about):
             continue
         rows = [place for place, row in enumerate(case.rows) if row in again]
-        # Weights are others by other samples, or by no standardizing; a column more, or another, weighed nothing.
-        reweighted = case.fit.standardize or about["standardize"] or sorted(about["columns"]) != sorted(own)
-        reweighted = reweighted or _renewed(about, _named(case.table))
+        reweighted = case.fit.standardize or about["standardize"]  # as other samples have other deviations
         both_blind = about["protect"] == case.plan.protect == "blind"
         for factor in arrays.values():
             here = np.zeros((len(case.rows), factor.shape[1]))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dkpca.errors import FusionError, InputError, ProtectionError, TooFewSamplesError
+from dkpca.errors import DKPCAError, FusionError, InputError, ProtectionError, TooFewSamplesError
 from dkpca.exchange import founding, own_table
 from dkpca.exchange import plan as plans
 from dkpca.exchange import review as reviews
@@ -133,16 +133,16 @@ def run(folder: Folder, memory: Memory) -> dict[str, Any]:
     with memory.locked():
         member = founding.seat_to_work(folder, memory, running=True)
         member.memory.secrets()
-        plans.check_end(member.own.plan)
-        ended: RefusedError | None = None
+        plan, ended = member.own.plan, None
         try:
+            plans.check_end(plan)
             notes = member.check_refusals()
-        except RefusedError as refused:
-            if refused.reason != "closed" or member.name == member.own.plan.center:
+        except (RefusedError, InputError) as error:
+            if member.name in (plan.center, getattr(error, "member", "")):
                 raise
-            ended, notes = refused, [str(refused)]  # what the center has told already, all may have
+            ended, notes = error, [str(error)]  # what the center has told already, all parties may have
         try:
-            result, plan = _run(member, notes, ended), member.study.plan
+            result = _run(member, notes, ended)
             member.memory.replace("done", b"")
             left = plan.batches - len([*result.glob("batch-*")]) if member.name == plan.center else 0
             return {"result": str(result), "notes": notes, "batches_left_to_place": left}
@@ -155,7 +155,7 @@ def run(folder: Folder, memory: Memory) -> dict[str, Any]:
             raise
 
 
-def _run(member: Membership, notes: list[str], ended: RefusedError | None) -> Path:
+def _run(member: Membership, notes: list[str], ended: DKPCAError | None) -> Path:
     """Return where the result is, and add what is to be said of it."""
     plan, fit, own = member.study.plan, settings_of(member.study.plan), member.memory.memory.path
     place = member.memory.place()
