@@ -20,7 +20,7 @@ from dkpca.analysis import agreement, importance
 from dkpca.errors import InputError, MissingPartyWarning, NotFittedError, warn
 from dkpca.exchange import in_process, protocols
 from dkpca.fusion import scoring
-from dkpca.fusion.completion import goes_with
+from dkpca.fusion.completion import not_at_random
 from dkpca.fusion.covariates import Covariates, predicted
 from dkpca.fusion.scoring import about_kernel, about_new_samples, outside_at_center
 from dkpca.kernels import Kernel
@@ -224,7 +224,10 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         known = _learned(inputs.rows_of_samples(covariates, given.ids, given.first), y)
         fitted = in_process.fit(given.tables, settings, compute, places=given.places, covariates=known)
         self._keep(fitted, given.tables, given.columns, given.ids)
-        warn(_not_at_random(given.places or {}, self.eigenvectors_, y))
+        if given.places is not None:
+            about = [(self.eigenvectors_, [f"component {d + 1}" for d in range(self._n_features_out)])]
+            about += [] if y is None else [inputs.outcome_columns(y)]
+            warn(said for each in about for said in not_at_random(given.places, *each))
         return self
 
     def fit_transform(
@@ -338,9 +341,13 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             As for `column_importance`.
         """
         self._check_unprotected("run_audit")
-        if self._cluster or _on_cluster(X):
-            self.model_ = _cluster().audited(self, n_rows, X, sample_ids)
-            return self
+        far = self._cluster or _on_cluster(X)
+        audited = partial(_cluster().on_a_worker, self, "_audited") if far else self._audited
+        self.model_ = replace(check_fitted(self), certificate=audited(X, sample_ids, n_rows))
+        return self
+
+    def _audited(self, X: AnyTables, sample_ids: Any, n_rows: int) -> Any:
+        """Certificate with what an audit has found."""
         settings, compute = self._settings()
         replace(settings, audit=n_rows, lacking=None)  # checks the number
         if self.model_.lacking is not None:
@@ -348,8 +355,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         tables = self._tables_of_fit("run_audit", X, sample_ids)
         protocol = protocols.audited(list(tables), lambda: self.model_, n_rows)
         parties = in_process.parties_of(tables, "", settings, compute, self._states)
-        self.model_ = in_process.drive(protocol, parties, compute)[0]()
-        return self
+        return in_process.drive(protocol, parties, compute)[0]().certificate
 
     def _fit_on_cluster(
         self, X: Any, y: object, settings: Fit, compute: Compute, covariates: Any, sample_ids: Any
@@ -368,13 +374,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self._keep(fitted, tables, columns, None, cluster="rows")
         return self if settings.audit is None else self.run_audit(settings.audit)
 
-    certificate_ = property(lambda self: self._fitted_model().certificate)
+    certificate_ = property(lambda self: check_fitted(self).certificate)
     agreement_ = property(lambda self: self._agreement(0))
     agreement_error_ = property(lambda self: self._agreement(1))
-
-    def _fitted_model(self) -> Any:
-        check_fitted(self)
-        return self.model_
 
     def _agreement(self, which: int) -> Any:
         """One of the matrices, in the order of `party_names_`; the center's order is by name."""
@@ -663,23 +665,6 @@ def _learned(covariates: Any, y: Any = None) -> Covariates | None:
     return known
 
 
-def _not_at_random(places: Mapping[str, Any], components: Array, y: Any) -> list[str]:
-    """Warnings if missingness depends on the components or on `y`: filled-in rows are then biased."""
-    n = components.shape[0]
-    rows = {name: np.setdiff1d(np.arange(n), own) for name, own in places.items() if len(own) < n}
-    if not rows:
-        return []
-    values = np.asarray(to_numpy(components))
-    looked_at = [(values, [f"component {d + 1}" for d in range(values.shape[1])])]
-    looked_at += [] if y is None else [inputs.outcome_columns(y)]
-    return [
-        f"party {name!r} does not lack samples at random: the gaps go with {names[column]} (correlation {size:.2f}), "
-        "and the rows in their place are based on the samples that it has"
-        for columns, names in looked_at
-        for name, column, size in goes_with(rows, columns)
-    ]
-
-
 def _cluster() -> Any:
     """Import the Dask support on demand."""
     return import_module("dkpca.exchange.on_cluster")
@@ -700,7 +685,8 @@ class _NotFittedError(NotFittedError, sklearn.exceptions.NotFittedError):  # typ
     """Caught under either name."""
 
 
-def check_fitted(estimator: DKPCA) -> None:
-    """Raise `NotFittedError` before `fit`."""
+def check_fitted(estimator: DKPCA) -> Any:
+    """Return the model; raise `NotFittedError` before `fit`."""
     if not estimator.__sklearn_is_fitted__():
         raise _NotFittedError("This DKPCA instance is not fitted yet; call fit")
+    return estimator.model_

@@ -155,25 +155,13 @@ def on_a_worker(estimator: Any, method: str, *arguments: Any, **named: Any) -> A
     """Call a method of a fitted estimator on a worker, with all rows that it refers to."""
     rows = next((table for given in arguments for table in collections_in(given).values()), None)
     sizes = () if rows is None else on_dask.chunk_sizes(rows, estimator.timeout)
-    called = _calling(estimator, method, *arguments, **named)
-    return on_dask.on_one_worker(called, sum(sizes) or -1, sizes, estimator.timeout, _tell)
-
-
-def audited(estimator: Any, n_rows: int, X: Any, sample_ids: Any) -> Any:
-    """Return the model with the findings of an audit, which sees all rows on a worker."""
-    called = _calling(estimator, "run_audit", n_rows, X, sample_ids=sample_ids)
-    found = on_dask.on_one_worker(lambda: called().certificate_, -1, (), estimator.timeout, _tell)
-    return replace(estimator.model_, certificate=found)
-
-
-def _calling(estimator: Any, method: str, *arguments: Any, **named: Any) -> Any:
     alone, training = _alone(estimator), estimator._training
 
     def called() -> Any:
         alone._training = training
         return getattr(_renamed(alone), method)(*arguments, **named)
 
-    return called
+    return on_dask.on_one_worker(called, sum(sizes) or -1, sizes, estimator.timeout, _tell)
 
 
 def here(estimator: Any) -> Any:
