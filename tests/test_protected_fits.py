@@ -17,11 +17,10 @@ from dkpca.messages import row_number_digest
 from dkpca.party.questions import SummaryWanted
 from dkpca.party.recovery import Seen, Truth
 from dkpca.party.recovery import run as attacked
-from dkpca.party.summaries import Turned
 from dkpca.party.summaries import summarize as summarize_for
 from dkpca.protection import quantities
 from dkpca.protection.masks import POWERS
-from dkpca.protection.rotation import UNIFORM_UP_TO, Rotation, column_rotation
+from dkpca.protection.rotation import UNIFORM_UP_TO, Rotation
 from dkpca.rank import Fixed
 
 X = load_breast_cancer().data
@@ -33,8 +32,7 @@ KEY = b"a key that the center does not have"
 
 def turning(n, digest=None):
     """Rotations of a party of a blind fit."""
-    rotation = Rotation(KEY, "run", digest or row_number_digest(n), n)
-    return Turned(rotation.hidden_digest, rotation.turn, lambda rank: column_rotation(b"of this party alone", rank))
+    return Rotation(KEY, "run", digest or row_number_digest(n), n, b"of this party alone")
 
 
 def blindly(table, turned, party="clinic", *, sample_ids=None, precision="float32", **asked):

@@ -36,22 +36,10 @@ from dkpca.party.candidates import Candidate, Candidates, choose_rank
 from dkpca.party.limits import ANYTHING, Limits
 from dkpca.party.questions import StatisticsWanted, SummaryWanted
 from dkpca.party.state import PartyState, State, SumState
+from dkpca.protection.rotation import Rotation
 
 FLAT = 0.5  # of the largest effective rank there is, (trace K)^2 / |K|_F^2: beyond it a spectrum is flat
 LEAST = {"float32": 1e-30, COMPACT: 2.0**-900}  # a factor smaller than this has lost digits
-
-
-@dataclass(frozen=True)
-class Turned:
-    """Rotations of a blind fit: Q A R in place of the factor A."""
-
-    hidden_digest: str  # of the samples, under the parties' key
-    samples: Callable[[Array], Array]  # A to Q A
-    columns: Callable[[int], Array]  # rank to R
-
-    def turned(self, A: Array) -> Array:
-        """Return Q A R."""
-        return self.samples(A) @ self.columns(A.shape[1])
 
 
 @threads_of_our_own()
@@ -60,7 +48,16 @@ def statistics(X: Array, asked: StatisticsWanted, *, party: str, limits: Limits 
     limits.check_samples(X.shape[0])
     if asked.standardize and asked.kernel.columns_are == "quantities":
         X = standardized(X, *column_scales(X))
-    return Statistics(party, X.shape[0], X.shape[1], scale_statistic(asked.kernel, X, party))
+    # The mean of what gamma multiplies, over all pairs of different samples.
+    xp, kernel = namespace(X), asked.kernel
+    with quiet():
+        scale = kernel.scale_statistic(X)
+    smallest = float(xp.finfo(X.dtype).smallest_normal)
+    if not math.isfinite(scale) or (kernel.has_width and scale < smallest and bool(xp.any(X[:1, :] != X))):
+        raise InputError(
+            f"party {party!r}: distances ({scale:.1e}) beyond the range of {dtype_name(X)}; scale, or give gamma"
+        )
+    return Statistics(party, X.shape[0], X.shape[1], scale)
 
 
 def summarize(
@@ -72,7 +69,7 @@ def summarize(
     prepared: bool = False,
     limits: Limits = ANYTHING,
     known_rows: int = 0,
-    blind: Turned | None = None,
+    blind: Rotation | None = None,
     device: str | None = None,
     memory: MemoryLimit | None = None,
 ) -> tuple[Summary, PartyState]:
@@ -84,16 +81,15 @@ def summarize(
     limits.check_form(asked.precision, "none" if blind is None else "blind")
     rank = limits.bounded(asked.rank.sent_in(asked.precision))
     with threads_of_our_own():  # a decorator would hold the caller's X to the end, beside what is made of it
-        table = measured_for(
-            asked.kernel, X, party, memory, standardize=asked.standardize, balance=asked.balance, prepared=prepared
-        )
-        X, kernel = table.X, table.kernel
+        about: dict[str, Any] = {"standardize": asked.standardize, "balance": asked.balance, "prepared": prepared}
+        X, how, error = measured_for(asked.kernel, X, party, memory, **about)
+        kernel = how["kernel"]
         if asked.keep_training:
             kernel.partial(X[:1, :], X[:1, :])  # refused now, and not when new samples come
 
         # K, the party's Gram matrix: entries are evaluated on demand, and only the dense solver stores it. A blind
         # center cannot center it, so the party does.
-        gram: Gram = KernelGram(kernel, X, table.origin, standardized=table.error, memory=memory)
+        gram: Gram = KernelGram(kernel, X, how["origin"], standardized=error, memory=memory)
         if blind is not None:
             _check_blind(kernel, X, asked.law, party)
             gram = Centered(gram)
@@ -135,11 +131,11 @@ def summarize(
             _check_spectrum(to_numpy(chosen.pairs.values), chosen.summary.trace_left_out, gram, party)
         recovered = chosen.recovery(known_rows) if known_rows else None
         limits.check_recovery(chosen.summary.rank, 0.0 if recovered is None else recovered.worst)
-        state = _kept(table, chosen, blind, decided=decided, recovery=recovered)
+        state = _kept(X, chosen, blind, decided=decided, recovery=recovered, **how)
         return chosen.summary, replace(state, training=X, keep_training=True) if asked.keep_training else state
 
 
-def _kept(table: "Measured", chosen: Candidate, blind: Turned | None, **known: Any) -> PartyState:
+def _kept(X: Array, chosen: Candidate, blind: Rotation | None, kernel: Kernel, **known: Any) -> PartyState:
     """What places new samples: kernel(y, anchors) @ weights is a further row of the factor that was sent."""
     summary, extension = chosen.summary, chosen.pairs.extension
     if blind is not None:
@@ -148,7 +144,8 @@ def _kept(table: "Measured", chosen: Candidate, blind: Turned | None, **known: A
     return PartyState(
         party=summary.party,
         summary_id=wire.fingerprint(summary),
-        anchors=table.kernel.anchors(table.X, extension.anchors),
+        kernel=kernel,
+        anchors=kernel.anchors(X, extension.anchors),
         positions=extension.anchors,
         weights=extension.weights,
         precision=summary.factor.precision,
@@ -156,26 +153,8 @@ def _kept(table: "Measured", chosen: Candidate, blind: Turned | None, **known: A
         steps=summary.factor.scale if summary.factor.precision == COMPACT else None,
         protect="none" if blind is None else "blind",
         offset=None if blind is None else extension.offset,
-        **table.how(),
         **known,
     )
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Columns as the kernel takes them."""
-
-    X: Array
-    kernel: Kernel
-    origin: Array  # subtracted from X
-    shift: Array | None
-    scale: Array | None
-    error: float  # of standardizing, as `KernelGram` takes it
-
-    def how(self) -> dict[str, Any]:
-        """What a state keeps, to measure new columns alike."""
-        kept = {name: getattr(self, name) for name in ("kernel", "origin", "shift", "scale")}
-        return kept | {"dominant": self.kernel.dominant_column(self.X)}
 
 
 def measured_for(
@@ -187,8 +166,8 @@ def measured_for(
     standardize: bool,
     balance: float = 0.0,
     prepared: bool = False,
-) -> Measured:
-    """Standardize the columns if asked, set the kernel's gamma, and subtract the kernel's origin."""
+) -> tuple[Array, dict[str, Any], float]:
+    """Columns as the kernel takes them; what a state keeps, to measure new ones alike; the error of standardizing."""
     shift, scale = column_scales(X) if standardize and kernel.columns_are == "quantities" else (None, None)
     X = standardized(X, shift, scale)
     kernel.check(X)
@@ -200,7 +179,8 @@ def measured_for(
     X = moved(X, origin, f"party {party!r}", memory)
     if prepared:
         kernel.check(X)  # a kernel of counts has no use for what is left of a constant column
-    return Measured(X, kernel, origin, shift, scale, standardizing_error(X) if prepared else 0.0)
+    how = {"kernel": kernel, "origin": origin, "shift": shift, "scale": scale}
+    return X, how | {"dominant": kernel.dominant_column(X)}, standardizing_error(X) if prepared else 0.0
 
 
 def _check_spectrum(values: Array, left_out: float, gram: Gram, party: str) -> None:
@@ -371,18 +351,6 @@ def true_rows(
 
 
 # Numbers that a precision cannot hold are refused where a party meets them, with its name and what to do.
-
-
-def scale_statistic(kernel: Kernel, X: Array, party: str) -> float:
-    """Mean of what gamma multiplies, over all pairs of different samples."""
-    with quiet():
-        scale = kernel.scale_statistic(X)
-    smallest = float(namespace(X).finfo(X.dtype).smallest_normal)
-    if not math.isfinite(scale) or (kernel.has_width and scale < smallest and bool(namespace(X).any(X[:1, :] != X))):
-        raise InputError(
-            f"party {party!r}: distances ({scale:.1e}) beyond the range of {dtype_name(X)}; scale, or give gamma"
-        )
-    return scale
 
 
 def _check_range(trace: float, X: Array, chosen: Candidate, party: str) -> None:
