@@ -277,18 +277,16 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         absent = sorted(set(self.party_names_) - set(given.tables))
         if absent and self.lacking == "drop":
             raise InputError(f"no new samples from {absent}, so none are common to all; use lacking='complete'")
-        answers = self._rows_of(given.tables, exact=self.projection == "exact")
-        placed = scoring.place(self.model_, answers.values(), absent, lacking=self.lacking, places=given.places)
+        rows = protocols.new_rows(list(given.tables), in_process.BATCH, exact=self.projection == "exact")
+        answers = self._asked(rows, given.tables).values()
+        placed = scoring.place(self.model_, answers, absent, lacking=self.lacking, places=given.places)
         warn([placed.words] if placed.words else [], MissingPartyWarning)
         return placed.scores, given.ids, given.first, outside_at_center(self.model_, placed.rows)
 
-    def _rows_of(self, tables: Mapping[str, Any], *, exact: bool = False) -> Mapping[str, Any]:
-        """Messages about the new samples from the parties that are present."""
-        return self._asked(protocols.new_rows(list(tables), in_process.BATCH, exact=exact), tables)  # type: ignore[no-any-return]
-
-    def _asked(self, protocol: Any, tables: Mapping[str, Any], run: str = "") -> Any:
+    def _asked(self, protocol: Any, tables: Mapping[str, Any], run: str = "", *, new: bool = True) -> Any:
+        """Outcome of a protocol with the parties of the fit, about new samples or about its own."""
         settings, compute = self._settings()
-        parties = in_process.parties_of(tables, run, settings, compute, self._states, new=True)
+        parties = in_process.parties_of(tables, run, settings, compute, self._states, new=new)
         return in_process.drive(protocol, parties, compute)[0]
 
     def _check_covariates(self, covariates: Any) -> None:
@@ -328,7 +326,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         tables = given.tables
         diagonals = {name: core.self_values(self._states[name], table) for name, table in tables.items()}
         covariates = inputs.rows_of_samples(covariates, given.ids, given.first)
-        return scoring.captured_share(self.model_, self._rows_of(tables), diagonals, covariates)
+        rows = self._asked(protocols.new_rows(list(tables), in_process.BATCH), tables)
+        return scoring.captured_share(self.model_, rows, diagonals, covariates)
 
     def run_audit(self, n_rows: int, X: AnyTables = None, *, sample_ids: Any = None) -> Self:
         """Audit the fit, as with the parameter `audit`: samples are drawn now, and every party sends its true rows.
@@ -348,14 +347,12 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
 
     def _audited(self, X: AnyTables, sample_ids: Any, n_rows: int) -> Any:
         """Certificate with what an audit has found."""
-        settings, compute = self._settings()
-        replace(settings, audit=n_rows, lacking=None)  # checks the number
+        replace(self._settings()[0], audit=n_rows, lacking=None)  # checks the number
         if self.model_.lacking is not None:
             raise InputError("run_audit needs the true rows, but some parties lack rows; fit with lacking='drop'")
         tables = self._tables_of_fit("run_audit", X, sample_ids)
         protocol = protocols.audited(list(tables), lambda: self.model_, n_rows)
-        parties = in_process.parties_of(tables, "", settings, compute, self._states)
-        return in_process.drive(protocol, parties, compute)[0]().certificate
+        return self._asked(protocol, tables, new=False)().certificate
 
     def _fit_on_cluster(
         self, X: Any, y: object, settings: Fit, compute: Compute, covariates: Any, sample_ids: Any
@@ -363,8 +360,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """Fit on Dask collections: on one worker, or chunk by chunk if there are too many rows for one."""
         cluster = _cluster()
         self.__dict__.pop("feature_names_in_", None)
-        if cluster.on_one_worker(X, compute.timeout):
-            self.__dict__.update(cluster.fit(self, X, y, sample_ids, covariates))
+        if (fitted := cluster.fit(self, X, y, sample_ids, covariates)) is not None:
+            self.__dict__.update(fitted)
             return self
         tables, columns = cluster.tables_of(X, self.parties, settings, sample_ids, compute)
         here = replace(compute, n_jobs=None, timeout=None)

@@ -34,18 +34,13 @@ def collections_in(X: Any) -> dict[Any, Any]:
     return {} if others else tables
 
 
-def on_one_worker(X: Any, timeout: float | None) -> bool:
-    """Whether the rows are so few that one worker may have all of them."""
-    tables = list(collections_in(X).values())
-    rows = sum(on_dask.chunk_sizes(tables[0], timeout))
-    width = sum(table.shape[1] for table in tables)
-    return rows <= ONE_WORKER and SHARE * 8 * rows * width <= on_dask.memory_of_a_worker()
-
-
-def fit(estimator: Any, X: Any, y: Any, sample_ids: Any, covariates: Any = None) -> dict[str, Any]:
-    """Fit a copy of an estimator on the worker that has all rows; return its attributes."""
-    alone, first = _alone(estimator), next(iter(collections_in(X).values()))
-    sizes = on_dask.chunk_sizes(first, estimator.timeout)
+def fit(estimator: Any, X: Any, y: Any, sample_ids: Any, covariates: Any = None) -> dict[str, Any] | None:
+    """Fit a copy of an estimator on a worker that has all rows; return its attributes, or None for too many rows."""
+    alone, tables = _alone(estimator), list(collections_in(X).values())
+    sizes = on_dask.chunk_sizes(tables[0], estimator.timeout)
+    size = 8 * sum(sizes) * sum(table.shape[1] for table in tables)
+    if sum(sizes) > ONE_WORKER or SHARE * size > on_dask.memory_of_a_worker():
+        return None
 
     def fitted() -> dict[str, Any]:
         found = dict(vars(alone.fit(X, y, covariates=covariates, sample_ids=sample_ids)))

@@ -90,11 +90,6 @@ class Candidates:
     turn: Callable[[Array], Array] | None = None  # of the samples of a factor, for a center that is not to see them
     device: str | None = None  # where to compute
 
-    @property
-    def last(self) -> int:
-        """Number of the finest message."""
-        return round(RUNGS * math.log2(COARSEST / FINEST)) if self.precision == COMPACT else self.most - 1
-
     def eigendecompose(self, rule: RankRule) -> None:
         """Compute the pairs that a rule begins with; fewer, if those are enough once all eigenvalues are known."""
         need = next((part for part in rule.parts() if not part.limits), None)
@@ -178,7 +173,9 @@ class Candidates:
 def choose_rank(candidates: Candidates, rule: RankRule) -> tuple[Candidate, str]:
     """Return the message that the rules ask for, and which of them decided: no limit is passed to meet a need."""
     # The finest of what is needed, and then the coarsest of what is allowed: limits win.
-    chosen, decided, last = None, "", candidates.last
+    chosen, decided, last = None, "", candidates.most - 1
+    if candidates.precision == COMPACT:
+        last = round(RUNGS * math.log2(COARSEST / FINEST))
     for part in sorted(rule.parts(), key=lambda part: part.limits):
         candidate: Candidate | None
         if not part.measured():

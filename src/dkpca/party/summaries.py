@@ -241,14 +241,12 @@ def factor_rows(
 ) -> Array:
     """Rows of the party's factor: a(y) = k(y, X) V / sqrt(lambda)."""
     X_new = state.measured(X_new, memory)
-    place, anchors, weights = away_from(device, X_new), state.anchors, state.weights
-    if place is not None:
-        anchors, weights = sent_to(anchors, place), sent_to(weights, place)
+    away = away_from(device, X_new)
+    place = X_new if away is None else away
+    anchors, weights = sent_to(state.anchors, place), sent_to(state.weights, place)
 
     def strip(rows: slice) -> Array:
-        X = X_new[rows, :] if place is None else sent_to(X_new[rows, :], place)
-        A = state.kernel(X, anchors) @ weights
-        return A if place is None else sent_to(A, X_new)
+        return sent_to(state.kernel(sent_to(X_new[rows, :], place), anchors) @ weights, X_new)
 
     # a(y) = k(y, X) V / sqrt(lambda), a further row of the factor; with landmarks, k(y, landmarks) times their
     # weights. A blind fit adds the offset that centers the new row as the fit was centered.
