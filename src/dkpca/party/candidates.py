@@ -187,9 +187,8 @@ def choose_rank(candidates: Candidates, rule: RankRule) -> tuple[Candidate, str]
         else:
             end = last if chosen is None else int(min(chosen.fineness, last))
             start, stride = min(START, last), RUNGS
-            if isinstance(
-                part, Recovery
-            ):  # few rows show, from the coarsest on, where a whole measurement is worth it
+            # Few rows show, from the coarsest on, where a whole measurement is worth it.
+            if isinstance(part, Recovery):
                 near = _last(partial(part.met_by, roughly=True), candidates.at, 0, end, 1)
                 start, stride = 0 if near is None else int(min(near.fineness, end)), 1
             candidate = _last(part.met_by, candidates.at, start, end, stride)
