@@ -214,7 +214,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         sample_ids : mapping of party to sequence, or sequence, optional
             Labels of the rows of arrays, used like an index.
         """
-        self.__dict__.pop("model_", None)  # a fit that is refused leaves none, and not one of other columns
+        for former in ("model_", "feature_names_in_"):  # a fit that is refused leaves none of other columns
+            self.__dict__.pop(former, None)
         settings, compute = self._settings()
         if _on_cluster(X):
             return self._fit_on_cluster(X, y, settings, compute, covariates, sample_ids)
@@ -359,7 +360,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     ) -> Self:
         """Fit on Dask collections: on one worker, or chunk by chunk if there are too many rows for one."""
         cluster = _cluster()
-        self.__dict__.pop("feature_names_in_", None)
         if (fitted := cluster.fit(self, X, y, sample_ids, covariates)) is not None:
             self.__dict__.update(fitted)
             return self
@@ -580,7 +580,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self, model: Any, names: list[str], states: Mapping[str, State], shield: Shield, ids: Sequence[Any] | None
     ) -> Self:
         """Set the fitted attributes from a fit or from a file."""
-        self._states, self._shield, self._ids = dict(states), shield, ids
+        self._states, self._shield = dict(states), shield
+        self._ids = None if ids is None else np.fromiter(ids, dtype=object, count=len(ids))
         self.model_ = model
         self.party_names_ = names
         self.n_features_in_ = sum(sent.n_features for sent in model.summaries.values())
@@ -597,8 +598,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self.eigenvalues_ = model.eigenvalues
         self.explained_variance_ratio_ = model.explained_variance_ratio
         self.ledger_ = [self._ledger_entry(name, states[name]) for name in names]
-        rows = np.arange(model.n_samples)
-        self.sample_ids_ = rows if ids is None else np.fromiter(ids, dtype=object, count=len(ids))
+        self.sample_ids_ = np.arange(model.n_samples) if self._ids is None else self._ids
         return self
 
     def _ledger_entry(self, name: str, state: State) -> LedgerEntry:
@@ -627,8 +627,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         X = scverse.unwrapped(X)
         tables = inputs.by_party(X)
         if tables is not None:
-            if not fitted:
-                self.__dict__.pop("feature_names_in_", None)
             return tables
         with inputs.as_input_error():
             X = inputs.one_table(X, least=1 if fitted else 2)
@@ -641,7 +639,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if self._shield.protect != "none":
             raise InputError(f"{method} is for fits with protect='none', but this one has {self._shield.protect!r}")
 
-    def _labeled(self, scores: Array, ids: Sequence[Any] | None) -> Any:
+    def _labeled(self, scores: Array, ids: Any) -> Any:
         """Scores with the labels of their rows, where a DataFrame is asked for; scikit-learn names the columns."""
         if ids is None or _get_output_config("transform", self)["dense"] != "pandas":
             return scores

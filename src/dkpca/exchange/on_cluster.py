@@ -43,9 +43,7 @@ def fit(estimator: Any, X: Any, y: Any, sample_ids: Any, covariates: Any = None)
         return None
 
     def fitted() -> dict[str, Any]:
-        found = dict(vars(alone.fit(X, y, covariates=covariates, sample_ids=sample_ids)))
-        ids = found["_ids"]  # an array stays on the worker
-        return found | {"_ids": None if ids is None else np.fromiter(ids, dtype=object, count=len(ids))}
+        return dict(vars(alone.fit(X, y, covariates=covariates, sample_ids=sample_ids)))
 
     attributes: dict[str, Any] = on_dask.on_one_worker(fitted, sum(sizes), sizes, estimator.timeout, _tell)
     own = estimator.get_params(deep=False)
@@ -162,7 +160,6 @@ def on_a_worker(estimator: Any, method: str, *arguments: Any, **named: Any) -> A
 def here(estimator: Any) -> Any:
     """Return the same estimator, its arrays in files without a name that were written chunk by chunk."""
     found = _renamed(on_dask.here(_alone(estimator)))
-    found._ids = None if found._ids is None else list(found._ids)
     found.n_jobs, found.timeout = estimator.n_jobs, estimator.timeout
     return found
 
