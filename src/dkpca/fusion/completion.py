@@ -77,6 +77,8 @@ class Regression:
     mean: Vector  # (width,) of the other parties' rows
     mean_row: Vector  # (rank,) of all own rows
     coefficients: Matrix  # (width, rank)
+    directions: Matrix  # (width, width): eigenvectors U of Z_o' Z_o, with w(y) = 1/n + Z_o U shrinkage U'(z - mean)
+    shrinkage: Vector  # (width,): one over eigenvalue and penalty
     weights: Matrix  # (width, width): |w(y)|^2 <= 1/n_own + |weights'(z - mean)|^2; (width, 0) but in the last sweep
     n_own: int
     penalty: float  # share of the largest eigenvalue; inf: the mean row
@@ -251,7 +253,7 @@ def _some_of(parties: Mapping[str, Held], n_samples: int, rng: np.random.Generat
     return some, 2 * LEARNED
 
 
-def not_at_random(places: Mapping[str, Sequence[int]], columns: Array, names: Sequence[str]) -> list[str]:
+def not_at_random(places: Mapping[str, Sequence[int] | Rows], columns: Array, names: Sequence[str]) -> list[str]:
     """Say which parties lack samples by what is in a column, such as a component: filled-in rows are then biased."""
     # Correlation of "lacks this sample" with each column; beyond chance, it is no accident who lacks what.
     values, said = to_numpy(columns).astype(float), []
@@ -325,6 +327,8 @@ def _regression(
         mean=mean,
         mean_row=current[name][held.rows].mean(axis=0),
         coefficients=coefficients.astype(mean.dtype),
+        directions=U.astype(mean.dtype),
+        shrinkage=shrinkage.astype(mean.dtype),
         weights=(U * (np.sqrt(g + slack) * shrinkage))[:, : None if final else 0].astype(mean.dtype),
         n_own=n_own,
         penalty=penalty,
