@@ -270,9 +270,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """Scores before covariates are taken out; labels, those of the first table; which samples lie outside."""
         if self._shield.protect != "none":
             given = self._given_new(X, sample_ids, every="transform after a protected fit")
-            terms = protocols.Terms(self._shield.run)
-            settings, _ = self._settings()
-            protocol = protocols.place(list(given.tables), settings, self.model_, in_process.BATCH, terms)
+            terms, batch = protocols.Terms(self._shield.run), in_process.BATCH
+            protocol = protocols.place(list(given.tables), self._settings()[0], self.model_, batch, terms)
             return self._asked(protocol, given.tables, terms.run), given.ids, given.first, np.zeros(0, dtype=bool)
         given = self._given_new(X, sample_ids)
         absent = sorted(set(self.party_names_) - set(given.tables))
@@ -299,10 +298,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
 
     def _adjusted(self, scores: Any, covariates: Any) -> Any:
         """Scores of new samples without the effect of their covariates."""
-        if covariates is None:
-            return scores
         model = self.model_
-        if self._shield.protect == "blind":  # the parties have turned the signs too
+        if covariates is not None and self._shield.protect == "blind":  # the parties have turned the signs too
             signs = in_process.turned_back(self._shield, model.eigenvectors)[1]
             model = replace(model, extension=replace(model.extension, slopes=model.extension.slopes * signs))
         return scoring.adjusted(model, scores, covariates)

@@ -97,13 +97,13 @@ def _about_trace(summary: Summary, slack: float) -> str | None:
     nuclear = summary.rounding_nuclear + rank * slack
     if left < -nuclear:
         return f"it states that {left:.6g} of its trace is left out, which cannot be negative"
-    largest = f"but that no eigenvalue left out exceeds {summary.left_out_norm:.6g}"
+    stated = f"but that no eigenvalue left out exceeds {summary.left_out_norm:.6g}"
     if summary.left_out_overlap is not None and summary.left_out_overlap > summary.left_out_norm + slack:
-        return f"it states that {summary.left_out_overlap:.6g} of what it left out overlaps what it sent, {largest}"
+        return f"it states that {summary.left_out_overlap:.6g} of what it left out overlaps what it sent, {stated}"
     most = max(n - rank, 1) * summary.left_out_norm + n * slack + nuclear
     if left > most:
         return (
-            f"it states that {left:.6g} of its trace is left out, {largest}: all of them together are at most "
+            f"it states that {left:.6g} of its trace is left out, {stated}: all of them together are at most "
             f"{most:.6g}"
         )
     return None
