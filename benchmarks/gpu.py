@@ -26,7 +26,6 @@ from dkpca.linalg.precision import as_received, whole
 from dkpca.linalg.rows import slices
 from dkpca.linalg.streamed import Streamed
 from dkpca.messages import Summary
-from dkpca.party.summaries import scale_statistic
 from dkpca.rank import Fixed
 
 Result = TypeVar("Result")
@@ -91,7 +90,7 @@ def gemm_lines() -> list[dict[str, object]]:
 
 
 def summaries_of(tables: dict[str, torch.Tensor], rank: int) -> list[Summary]:
-    kernel = RBF(1.0 / sum(scale_statistic(RBF(1.0), X, name) for name, X in tables.items()))
+    kernel = RBF(1.0 / sum(RBF(1.0).scale_statistic(X) for X in tables.values()))
     return [
         summarize(X, party=name, kernel=kernel, rank=Fixed(rank), solver="landmark")[0] for name, X in tables.items()
     ]
@@ -215,7 +214,7 @@ def whole_fit(table: Callable[[int], Any], what: str, device: str | None = None)
     known = []
     for j in range(4):
         X = table(j)
-        known.append(clocked(partial(scale_statistic, RBF(1.0), X, f"party{j}")))
+        known.append(clocked(partial(RBF(1.0).scale_statistic, X)))
         del X
     kernel, sent = RBF(1.0 / sum(known)), []
     for j in range(4):

@@ -6,7 +6,6 @@ cell is the range over the first party's columns of R squared on rows that were 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits
@@ -19,7 +18,7 @@ from dkpca.party import summaries
 from dkpca.party.questions import SummaryWanted
 from dkpca.party.recovery import DRAWS, Matrix, Seen, Truth, points, regressed
 from dkpca.party.recovery import run as attacked
-from dkpca.protection.rotation import Rotation, column_rotation
+from dkpca.protection.rotation import Rotation
 from dkpca.rank import Auto, Fixed
 from experiments.command import Options, described, expression, main
 from experiments.public_columns import with_public_columns
@@ -113,8 +112,7 @@ def _with_public(parties: dict[str, Matrix], settings: Settings, seed: int) -> l
 
 def _turned(name: str, X: Matrix, kernels: Sequence[Kernel]) -> tuple[Summary, Matrix, Kernel]:
     """Blind summary by the first of these kernels that is not refused as nearly the identity."""
-    rotation = Rotation(b"of the parties", "run", row_number_digest(len(X)), len(X))
-    blind = summaries.Turned(rotation.hidden_digest, rotation.turn, partial(column_rotation, name.encode()))
+    blind = Rotation(b"of the parties", "run", row_number_digest(len(X)), len(X), name.encode())
     for kernel in kernels:
         try:
             asked = SummaryWanted(kernel, Fixed(len(X) - 1), "float64", law="sum", blind=True)

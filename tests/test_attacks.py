@@ -1,5 +1,6 @@
 """Attacks on protected fits: each succeeds on a careless twin of the protocol, and fails on ours."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,7 @@ from dkpca.messages import MaskedSum, Scores, Seed, Shape, Summary, Told, row_nu
 from dkpca.party import summarize
 from dkpca.party.questions import BoundsWanted, SummaryWanted, SumsWanted
 from dkpca.party.recovery import Seen, against
-from dkpca.party.summaries import Turned
-from dkpca.protection.rotation import Rotation, column_rotation
+from dkpca.protection.rotation import Rotation
 from dkpca.rank import Fixed
 from dkpca.settings import Compute, Fit
 from experiments.public_columns import with_public_columns
@@ -43,8 +43,8 @@ def centered(K: Any) -> Any:
     return K - K.mean(axis=0) - K.mean(axis=1)[:, None] + K.mean()
 
 
-def turning(name: str) -> Turned:
-    return Turned(SAMPLES.hidden_digest, SAMPLES.turn, lambda rank: column_rotation(name.encode(), rank))
+def turning(name: str) -> Rotation:
+    return replace(SAMPLES, own=name.encode())
 
 
 def sent(name: str, table: Any, kernel: Kernel, rank: int) -> Any:
@@ -85,8 +85,8 @@ class TestANarrowKernelInABlindFit:
         assert gram_error(found @ found.T, A @ A.T) < 1e-6
         assert recovered([found], table) > 0.99
 
-        guide = guide @ column_rotation(b"clinic", guide.shape[1])  # ours
-        found = back_turned(guide, message @ column_rotation(b"lab", message.shape[1]))
+        guide = guide @ turning("clinic").columns(guide.shape[1])  # ours
+        found = back_turned(guide, message @ turning("lab").columns(message.shape[1]))
         assert gram_error(found @ found.T, A @ A.T) >= 1.0
         assert recovered([found], table) <= 0.1
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dkpca.errors import InputError
-from dkpca.fusion.completion import Held, complete, goes_with
+from dkpca.fusion.completion import Held, complete, not_at_random
 
 T = 60
 
@@ -51,9 +51,7 @@ def weights(completion, parties, name):
     before = replace(completion, sweeps=completion.sweeps[:-1])
     lacking = {other: filled.lacking for other, filled in completion.filled.items()}
     rows = before.place({other: filled.factor for other, filled in completion.filled.items()}, lacking)
-    Z = np.concatenate(
-        [rows[other] / completion.sweeps[0][other].size for other in sorted(rows) if other != name], axis=1
-    )
+    Z = np.concatenate([rows[other] / completion.sizes[other] for other in sorted(rows) if other != name], axis=1)
     own, regression = parties[name].rows, completion.sweeps[-1][name]
     Zo = Z[own] - Z[own].mean(axis=0)
     G = Zo.T @ Zo
@@ -191,6 +189,8 @@ def test_parties_that_hardly_share_samples_are_refused():
 def test_lacking_that_goes_with_a_score_is_found():
     scores = np.random.default_rng(0).standard_normal((400, 3))
     by_score, at_random = np.flatnonzero(scores[:, 1] > 0.8), np.arange(0, 400, 5)
-    found = goes_with({"a": by_score, "b": at_random, "c": np.array([], dtype=int)}, scores)
-    assert [(party, column) for party, column, _ in found] == [("a", 1)]
-    assert found[0][2] > 0.5
+    lacking = {"a": by_score, "b": at_random, "c": np.array([], dtype=int)}
+    places = {party: np.setdiff1d(np.arange(400), rows) for party, rows in lacking.items()}
+    (found,) = not_at_random(places, scores, ["x", "y", "z"])
+    assert found.startswith("party 'a'")
+    assert "the gaps go with y (correlation 0." in found

@@ -17,11 +17,10 @@ from dkpca.messages import row_number_digest
 from dkpca.party.questions import SummaryWanted
 from dkpca.party.recovery import Seen, Truth
 from dkpca.party.recovery import run as attacked
-from dkpca.party.summaries import Turned
 from dkpca.party.summaries import summarize as summarize_for
 from dkpca.protection import quantities
 from dkpca.protection.masks import POWERS
-from dkpca.protection.rotation import UNIFORM_UP_TO, Rotation, column_rotation
+from dkpca.protection.rotation import UNIFORM_UP_TO, Rotation
 from dkpca.rank import Fixed
 
 X = load_breast_cancer().data
@@ -33,8 +32,7 @@ KEY = b"a key that the center does not have"
 
 def turning(n, digest=None):
     """Rotations of a party of a blind fit."""
-    rotation = Rotation(KEY, "run", digest or row_number_digest(n), n)
-    return Turned(rotation.hidden_digest, rotation.turn, lambda rank: column_rotation(b"of this party alone", rank))
+    return Rotation(KEY, "run", digest or row_number_digest(n), n, b"of this party alone")
 
 
 def blindly(table, turned, party="clinic", *, sample_ids=None, precision="float32", **asked):
@@ -306,6 +304,13 @@ def test_a_narrow_kernel_is_refused_by_a_blind_fit_with_the_reason():
         DKPCA(3, **settings).fit(tables)
 
 
+class Careless(Rotation):
+    """Leaves a party's columns as they are."""
+
+    def columns(self, rank):
+        return np.eye(rank)
+
+
 @pytest.mark.parametrize("gamma", [1e-3, 0.05, 0.5])
 @pytest.mark.parametrize("rank", [10, 100, 199])
 def test_no_kernel_hands_the_rotation_over(gamma, rank):
@@ -317,7 +322,7 @@ def test_no_kernel_hands_the_rotation_over(gamma, rank):
     K = K - K.mean(axis=0) - K.mean(axis=1)[:, None] + K.mean()
     _, vectors = np.linalg.eigh(K)
     known = vectors[:, ::-1][:, :rank]
-    careless = replace(turned, columns=np.eye)
+    careless = Careless(KEY, "run", row_number_digest(n), n)
     errors = {}
     for how, blind in (("careless", careless), ("ours", turned)):
         settings: dict[str, Any] = {"kernel": RBF(gamma), "rank": Fixed(rank), "law": "sum", "precision": "float64"}

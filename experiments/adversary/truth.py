@@ -81,14 +81,14 @@ def mixtures(model: FusedModel) -> dict[str, Long]:
         W[own, np.arange(len(own))] = 1
         w = np.full((len(lacking[name]), len(own)), 1 / np.longdouble(len(own)))
         if rows and to_numpy(step.shrinkage).any():
-            others = [to_numpy(rows[other]) / found.sweeps[0][other].size for other in sorted(rows) if other != name]
+            others = [to_numpy(rows[other]) / found.sizes[other] for other in sorted(rows) if other != name]
             Z = np.concatenate(others, axis=1).astype(np.longdouble) - to_numpy(step.mean).astype(np.longdouble)
             U = to_numpy(step.directions).astype(np.longdouble)
             B = Z[own] @ U
             w = w + (Z[lacking[name]] @ U) * to_numpy(step.shrinkage).astype(np.longdouble) @ (B - B.mean(axis=0)).T
         # By how much the mixture was shrunk shows in its row.
-        A = to_numpy(summary.factor.decode()).astype(np.longdouble) / step.size
-        long, short = w @ A, to_numpy(found.filled[name].factor)[lacking[name]] / step.size
+        A = to_numpy(summary.factor.decode()).astype(np.longdouble) / found.sizes[name]
+        long, short = w @ A, to_numpy(found.filled[name].factor)[lacking[name]] / found.sizes[name]
         squares = (long * long).sum(axis=1)
         shrunk = np.where(squares > 0, (long * short).sum(axis=1) / np.where(squares > 0, squares, 1), 1)
         # A row as short as its rounding does not show it, and lies far inside the ball that shrinking leads to.

@@ -20,7 +20,7 @@ from dkpca.analysis import agreement, importance
 from dkpca.errors import InputError, MissingPartyWarning, NotFittedError, warn
 from dkpca.exchange import in_process, protocols
 from dkpca.fusion import scoring
-from dkpca.fusion.completion import goes_with
+from dkpca.fusion.completion import not_at_random
 from dkpca.fusion.covariates import Covariates, predicted
 from dkpca.fusion.scoring import about_kernel, about_new_samples, outside_at_center
 from dkpca.kernels import Kernel
@@ -214,7 +214,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         sample_ids : mapping of party to sequence, or sequence, optional
             Labels of the rows of arrays, used like an index.
         """
-        self.__dict__.pop("model_", None)  # a fit that is refused leaves none, and not one of other columns
+        for former in ("model_", "feature_names_in_"):  # a fit that is refused leaves none of other columns
+            self.__dict__.pop(former, None)
         settings, compute = self._settings()
         if _on_cluster(X):
             return self._fit_on_cluster(X, y, settings, compute, covariates, sample_ids)
@@ -224,7 +225,10 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         known = _learned(inputs.rows_of_samples(covariates, given.ids, given.first), y)
         fitted = in_process.fit(given.tables, settings, compute, places=given.places, covariates=known)
         self._keep(fitted, given.tables, given.columns, given.ids)
-        warn(_not_at_random(given.places or {}, self.eigenvectors_, y))
+        if given.places is not None:
+            about = [(self.eigenvectors_, [f"component {d + 1}" for d in range(self._n_features_out)])]
+            about += [] if y is None else [inputs.outcome_columns(y)]
+            warn(said for each in about for said in not_at_random(given.places, *each))
         return self
 
     def fit_transform(
@@ -266,26 +270,23 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """Scores before covariates are taken out; labels, those of the first table; which samples lie outside."""
         if self._shield.protect != "none":
             given = self._given_new(X, sample_ids, every="transform after a protected fit")
-            terms = protocols.Terms(self._shield.run)
-            settings, _ = self._settings()
-            protocol = protocols.place(list(given.tables), settings, self.model_, in_process.BATCH, terms)
+            terms, batch = protocols.Terms(self._shield.run), in_process.BATCH
+            protocol = protocols.place(list(given.tables), self._settings()[0], self.model_, batch, terms)
             return self._asked(protocol, given.tables, terms.run), given.ids, given.first, np.zeros(0, dtype=bool)
         given = self._given_new(X, sample_ids)
         absent = sorted(set(self.party_names_) - set(given.tables))
         if absent and self.lacking == "drop":
             raise InputError(f"no new samples from {absent}, so none are common to all; use lacking='complete'")
-        answers = self._rows_of(given.tables, exact=self.projection == "exact")
-        placed = scoring.place(self.model_, answers.values(), absent, lacking=self.lacking, places=given.places)
+        rows = protocols.new_rows(list(given.tables), in_process.BATCH, exact=self.projection == "exact")
+        answers = self._asked(rows, given.tables).values()
+        placed = scoring.place(self.model_, answers, absent, lacking=self.lacking, places=given.places)
         warn([placed.words] if placed.words else [], MissingPartyWarning)
         return placed.scores, given.ids, given.first, outside_at_center(self.model_, placed.rows)
 
-    def _rows_of(self, tables: Mapping[str, Any], *, exact: bool = False) -> Mapping[str, Any]:
-        """Messages about the new samples from the parties that are present."""
-        return self._asked(protocols.new_rows(list(tables), in_process.BATCH, exact=exact), tables)  # type: ignore[no-any-return]
-
-    def _asked(self, protocol: Any, tables: Mapping[str, Any], run: str = "") -> Any:
+    def _asked(self, protocol: Any, tables: Mapping[str, Any], run: str = "", *, new: bool = True) -> Any:
+        """Outcome of a protocol with the parties of the fit, about new samples or about its own."""
         settings, compute = self._settings()
-        parties = in_process.parties_of(tables, run, settings, compute, self._states, new=True)
+        parties = in_process.parties_of(tables, run, settings, compute, self._states, new=new)
         return in_process.drive(protocol, parties, compute)[0]
 
     def _check_covariates(self, covariates: Any) -> None:
@@ -297,10 +298,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
 
     def _adjusted(self, scores: Any, covariates: Any) -> Any:
         """Scores of new samples without the effect of their covariates."""
-        if covariates is None:
-            return scores
         model = self.model_
-        if self._shield.protect == "blind":  # the parties have turned the signs too
+        if covariates is not None and self._shield.protect == "blind":  # the parties have turned the signs too
             signs = in_process.turned_back(self._shield, model.eigenvectors)[1]
             model = replace(model, extension=replace(model.extension, slopes=model.extension.slopes * signs))
         return scoring.adjusted(model, scores, covariates)
@@ -325,7 +324,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         tables = given.tables
         diagonals = {name: core.self_values(self._states[name], table) for name, table in tables.items()}
         covariates = inputs.rows_of_samples(covariates, given.ids, given.first)
-        return scoring.captured_share(self.model_, self._rows_of(tables), diagonals, covariates)
+        rows = self._asked(protocols.new_rows(list(tables), in_process.BATCH), tables)
+        return scoring.captured_share(self.model_, rows, diagonals, covariates)
 
     def run_audit(self, n_rows: int, X: AnyTables = None, *, sample_ids: Any = None) -> Self:
         """Audit the fit, as with the parameter `audit`: samples are drawn now, and every party sends its true rows.
@@ -338,27 +338,27 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             As for `column_importance`.
         """
         self._check_unprotected("run_audit")
-        if self._cluster or _on_cluster(X):
-            self.model_ = _cluster().audited(self, n_rows, X, sample_ids)
-            return self
-        settings, compute = self._settings()
-        replace(settings, audit=n_rows, lacking=None)  # checks the number
+        far = self._cluster or _on_cluster(X)
+        audited = partial(_cluster().on_a_worker, self, "_audited") if far else self._audited
+        self.model_ = replace(check_fitted(self), certificate=audited(X, sample_ids, n_rows))
+        return self
+
+    def _audited(self, X: AnyTables, sample_ids: Any, n_rows: int) -> Any:
+        """Certificate with what an audit has found."""
+        replace(self._settings()[0], audit=n_rows, lacking=None)  # checks the number
         if self.model_.lacking is not None:
             raise InputError("run_audit needs the true rows, but some parties lack rows; fit with lacking='drop'")
         tables = self._tables_of_fit("run_audit", X, sample_ids)
         protocol = protocols.audited(list(tables), lambda: self.model_, n_rows)
-        parties = in_process.parties_of(tables, "", settings, compute, self._states)
-        self.model_ = in_process.drive(protocol, parties, compute)[0]()
-        return self
+        return self._asked(protocol, tables, new=False)().certificate
 
     def _fit_on_cluster(
         self, X: Any, y: object, settings: Fit, compute: Compute, covariates: Any, sample_ids: Any
     ) -> Self:
         """Fit on Dask collections: on one worker, or chunk by chunk if there are too many rows for one."""
         cluster = _cluster()
-        self.__dict__.pop("feature_names_in_", None)
-        if cluster.on_one_worker(X, compute.timeout):
-            self.__dict__.update(cluster.fit(self, X, y, sample_ids, covariates))
+        if (fitted := cluster.fit(self, X, y, sample_ids, covariates)) is not None:
+            self.__dict__.update(fitted)
             return self
         tables, columns = cluster.tables_of(X, self.parties, settings, sample_ids, compute)
         here = replace(compute, n_jobs=None, timeout=None)
@@ -368,13 +368,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self._keep(fitted, tables, columns, None, cluster="rows")
         return self if settings.audit is None else self.run_audit(settings.audit)
 
-    certificate_ = property(lambda self: self._fitted_model().certificate)
+    certificate_ = property(lambda self: check_fitted(self).certificate)
     agreement_ = property(lambda self: self._agreement(0))
     agreement_error_ = property(lambda self: self._agreement(1))
-
-    def _fitted_model(self) -> Any:
-        check_fitted(self)
-        return self.model_
 
     def _agreement(self, which: int) -> Any:
         """One of the matrices, in the order of `party_names_`; the center's order is by name."""
@@ -581,7 +577,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self, model: Any, names: list[str], states: Mapping[str, State], shield: Shield, ids: Sequence[Any] | None
     ) -> Self:
         """Set the fitted attributes from a fit or from a file."""
-        self._states, self._shield, self._ids = dict(states), shield, ids
+        self._states, self._shield = dict(states), shield
+        self._ids = None if ids is None else np.fromiter(ids, dtype=object, count=len(ids))
         self.model_ = model
         self.party_names_ = names
         self.n_features_in_ = sum(sent.n_features for sent in model.summaries.values())
@@ -598,8 +595,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self.eigenvalues_ = model.eigenvalues
         self.explained_variance_ratio_ = model.explained_variance_ratio
         self.ledger_ = [self._ledger_entry(name, states[name]) for name in names]
-        rows = np.arange(model.n_samples)
-        self.sample_ids_ = rows if ids is None else np.fromiter(ids, dtype=object, count=len(ids))
+        self.sample_ids_ = np.arange(model.n_samples) if self._ids is None else self._ids
         return self
 
     def _ledger_entry(self, name: str, state: State) -> LedgerEntry:
@@ -628,8 +624,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         X = scverse.unwrapped(X)
         tables = inputs.by_party(X)
         if tables is not None:
-            if not fitted:
-                self.__dict__.pop("feature_names_in_", None)
             return tables
         with inputs.as_input_error():
             X = inputs.one_table(X, least=1 if fitted else 2)
@@ -642,7 +636,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if self._shield.protect != "none":
             raise InputError(f"{method} is for fits with protect='none', but this one has {self._shield.protect!r}")
 
-    def _labeled(self, scores: Array, ids: Sequence[Any] | None) -> Any:
+    def _labeled(self, scores: Array, ids: Any) -> Any:
         """Scores with the labels of their rows, where a DataFrame is asked for; scikit-learn names the columns."""
         if ids is None or _get_output_config("transform", self)["dense"] != "pandas":
             return scores
@@ -661,23 +655,6 @@ def _learned(covariates: Any, y: Any = None) -> Covariates | None:
             raise InputError(f"y has {len(values)} values, and the covariates are of {len(known.basis)} samples")
         warn(predicted(known, values, names))
     return known
-
-
-def _not_at_random(places: Mapping[str, Any], components: Array, y: Any) -> list[str]:
-    """Warnings if missingness depends on the components or on `y`: filled-in rows are then biased."""
-    n = components.shape[0]
-    rows = {name: np.setdiff1d(np.arange(n), own) for name, own in places.items() if len(own) < n}
-    if not rows:
-        return []
-    values = np.asarray(to_numpy(components))
-    looked_at = [(values, [f"component {d + 1}" for d in range(values.shape[1])])]
-    looked_at += [] if y is None else [inputs.outcome_columns(y)]
-    return [
-        f"party {name!r} does not lack samples at random: the gaps go with {names[column]} (correlation {size:.2f}), "
-        "and the rows in their place are based on the samples that it has"
-        for columns, names in looked_at
-        for name, column, size in goes_with(rows, columns)
-    ]
 
 
 def _cluster() -> Any:
@@ -700,7 +677,8 @@ class _NotFittedError(NotFittedError, sklearn.exceptions.NotFittedError):  # typ
     """Caught under either name."""
 
 
-def check_fitted(estimator: DKPCA) -> None:
-    """Raise `NotFittedError` before `fit`."""
+def check_fitted(estimator: DKPCA) -> Any:
+    """Return the model; raise `NotFittedError` before `fit`."""
     if not estimator.__sklearn_is_fitted__():
         raise _NotFittedError("This DKPCA instance is not fitted yet; call fit")
+    return estimator.model_

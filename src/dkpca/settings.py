@@ -98,7 +98,7 @@ PARTIES = optional(
 )
 
 
-def setting(default: Any, allowed: Allowed, text: str, *, option: str = "", choices: Sequence[str] = ()) -> Any:
+def setting(default: Any, allowed: Allowed, text: str = "", *, option: str = "", choices: Sequence[str] = ()) -> Any:
     """Return a field with its check, its help text and, if it has one, its option on the command line."""
     about = {"allowed": allowed, "help": text, "option": option, "choices": tuple(choices)}
     return field(default=default, metadata=about)

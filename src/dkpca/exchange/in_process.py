@@ -5,6 +5,7 @@ import multiprocessing
 import secrets
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,11 +52,11 @@ def fit(
         for name, party in parties.items():
             party.ids = sample_ids if places is None else [sample_ids[place] for place in places[name]]
 
-    def given() -> Covariates:
+    def given() -> Covariates:  # a blind center gets them turned, as it does the samples
         assert covariates is not None
-        # A blind center gets them turned, as it does the samples.
-        blind = settings.protect == "blind"
-        return covariates.turned(first.rotation(len(covariates.basis)).turn) if blind else covariates
+        if settings.protect != "blind":
+            return covariates
+        return replace(covariates, basis=first.rotation(len(covariates.basis)).turn(covariates.basis))
 
     terms = Terms(
         run,

@@ -34,23 +34,16 @@ def collections_in(X: Any) -> dict[Any, Any]:
     return {} if others else tables
 
 
-def on_one_worker(X: Any, timeout: float | None) -> bool:
-    """Whether the rows are so few that one worker may have all of them."""
-    tables = list(collections_in(X).values())
-    rows = sum(on_dask.chunk_sizes(tables[0], timeout))
-    width = sum(table.shape[1] for table in tables)
-    return rows <= ONE_WORKER and SHARE * 8 * rows * width <= on_dask.memory_of_a_worker()
-
-
-def fit(estimator: Any, X: Any, y: Any, sample_ids: Any, covariates: Any = None) -> dict[str, Any]:
-    """Fit a copy of an estimator on the worker that has all rows; return its attributes."""
-    alone, first = _alone(estimator), next(iter(collections_in(X).values()))
-    sizes = on_dask.chunk_sizes(first, estimator.timeout)
+def fit(estimator: Any, X: Any, y: Any, sample_ids: Any, covariates: Any = None) -> dict[str, Any] | None:
+    """Fit a copy of an estimator on a worker that has all rows; return its attributes, or None for too many rows."""
+    alone, tables = _alone(estimator), list(collections_in(X).values())
+    sizes = on_dask.chunk_sizes(tables[0], estimator.timeout)
+    size = 8 * sum(sizes) * sum(table.shape[1] for table in tables)
+    if sum(sizes) > ONE_WORKER or SHARE * size > on_dask.memory_of_a_worker():
+        return None
 
     def fitted() -> dict[str, Any]:
-        found = dict(vars(alone.fit(X, y, covariates=covariates, sample_ids=sample_ids)))
-        ids = found["_ids"]  # an array stays on the worker
-        return found | {"_ids": None if ids is None else np.fromiter(ids, dtype=object, count=len(ids))}
+        return dict(vars(alone.fit(X, y, covariates=covariates, sample_ids=sample_ids)))
 
     attributes: dict[str, Any] = on_dask.on_one_worker(fitted, sum(sizes), sizes, estimator.timeout, _tell)
     own = estimator.get_params(deep=False)
@@ -155,31 +148,18 @@ def on_a_worker(estimator: Any, method: str, *arguments: Any, **named: Any) -> A
     """Call a method of a fitted estimator on a worker, with all rows that it refers to."""
     rows = next((table for given in arguments for table in collections_in(given).values()), None)
     sizes = () if rows is None else on_dask.chunk_sizes(rows, estimator.timeout)
-    called = _calling(estimator, method, *arguments, **named)
-    return on_dask.on_one_worker(called, sum(sizes) or -1, sizes, estimator.timeout, _tell)
-
-
-def audited(estimator: Any, n_rows: int, X: Any, sample_ids: Any) -> Any:
-    """Return the model with the findings of an audit, which sees all rows on a worker."""
-    called = _calling(estimator, "run_audit", n_rows, X, sample_ids=sample_ids)
-    found = on_dask.on_one_worker(lambda: called().certificate_, -1, (), estimator.timeout, _tell)
-    return replace(estimator.model_, certificate=found)
-
-
-def _calling(estimator: Any, method: str, *arguments: Any, **named: Any) -> Any:
     alone, training = _alone(estimator), estimator._training
 
     def called() -> Any:
         alone._training = training
         return getattr(_renamed(alone), method)(*arguments, **named)
 
-    return called
+    return on_dask.on_one_worker(called, sum(sizes) or -1, sizes, estimator.timeout, _tell)
 
 
 def here(estimator: Any) -> Any:
     """Return the same estimator, its arrays in files without a name that were written chunk by chunk."""
     found = _renamed(on_dask.here(_alone(estimator)))
-    found._ids = None if found._ids is None else list(found._ids)
     found.n_jobs, found.timeout = estimator.n_jobs, estimator.timeout
     return found
 

@@ -48,10 +48,8 @@ def mean_at_most(draws: Vector, alpha: float) -> float:
         """Whether betting on less than this mean has won so much that it is not this large."""
         return float(np.max(np.cumsum(np.log1p(stakes * (mean - draws))))) >= math.log(1.0 / alpha)
 
-    # Wealth grows with the mean that is bet against: bisection finds the least mean that is refuted.
+    # Wealth grows with the mean that is bet against: bisection finds the least mean that is refuted; 1 if none is.
     low, high = 0.0, 1.0
-    if not refuted(high):
-        return 1.0
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (low, middle) if refuted(middle) else (middle, high)

@@ -64,12 +64,16 @@ class Held:
         length = largest * math.sqrt(float(np.sum((self.factor / largest) ** 2)) / len(self.factor))
         return 2.0 ** math.frexp(length)[1]
 
+    def of_size_one(self) -> "Held":
+        """The same in units of its size: parties count alike, and no square overflows."""
+        squares = {name: getattr(self, name) / self.size / self.size for name in ("left_out", "rounding", "longest")}
+        return replace(self, factor=self.factor / self.size, **squares)
+
 
 @dataclass(frozen=True)
 class Regression:
     """Rows a(y) = mean_row + (z - mean)' coefficients from those z of the others, over the size of their party."""
 
-    size: float  # of the party's rows
     mean: Vector  # (width,) of the other parties' rows
     mean_row: Vector  # (rank,) of all own rows
     coefficients: Matrix  # (width, rank)
@@ -101,17 +105,17 @@ class Completion:
 
     filled: Mapping[str, Filled]
     sweeps: tuple[Mapping[str, Regression], ...]
+    sizes: Mapping[str, float]  # of each party's rows, by which they are divided in a sweep
     held_out: Mapping[str, float]  # R^2 of rows that were hidden for it: an estimate
 
     def place(self, rows: Mapping[str, Matrix], lacking: Mapping[str, Rows]) -> dict[str, Matrix]:
         """Complete further samples by the same weights; rows of samples that a party lacks may hold anything."""
-        first = self.sweeps[0]
-        current = {name: rows[name] / regression.size for name, regression in first.items()}
-        for name, regression in first.items():
+        current = {name: rows[name] / size for name, size in self.sizes.items()}
+        for name, regression in self.sweeps[0].items():
             current[name][lacking[name]] = regression.mean_row
         for regressions in self.sweeps:
             _mix(regressions, current, lacking)
-        return {name: current[name] * regression.size for name, regression in first.items()}
+        return {name: current[name] * size for name, size in self.sizes.items()}
 
 
 @dataclass(frozen=True)
@@ -214,6 +218,7 @@ def held_out(parties: Mapping[str, Held], n_samples: int, *, seed: int = 0) -> d
     # R^2 = 1 - |A - A_hat|^2 / |A - mean|^2 over the hidden rows; the part outside of the factor counts in both.
     rng = np.random.default_rng(seed)
     parties, n_samples = _some_of(parties, n_samples, rng)
+    parties = {name: held.of_size_one() for name, held in parties.items()}
     mixed = {name: rng.permutation(len(parties[name].rows)) for name in sorted(parties)}
     n_hidden = {name: min(JUDGED, math.ceil(HIDDEN * len(order))) for name, order in mixed.items()}
     rounds = min(MOST_ROUNDS, math.ceil(ENOUGH / min(n_hidden.values())))
@@ -227,12 +232,10 @@ def held_out(parties: Mapping[str, Held], n_samples: int, *, seed: int = 0) -> d
         }
         completed = _swept(shown, n_samples, set()).filled
         for name, held in parties.items():
-            size, found = held.size, completed[name].factor[held.rows[hidden[name]]]
-            true = held.factor[hidden[name]].astype(float) / size
-            mean = shown[name].factor.mean(axis=0).astype(float) / size
-            outside = held.longest / size / size - (true**2).sum(axis=1)
-            unseen = np.clip(outside, 0.0, held.left_out / size / size).sum()
-            missed[name] += float(((true - found.astype(float) / size) ** 2).sum() + unseen)
+            true, found = held.factor[hidden[name]].astype(float), completed[name].factor[held.rows[hidden[name]]]
+            mean = shown[name].factor.mean(axis=0).astype(float)
+            unseen = np.clip(held.longest - (true**2).sum(axis=1), 0.0, held.left_out).sum()
+            missed[name] += float(((true - found.astype(float)) ** 2).sum() + unseen)
             total[name] += float(((true - mean) ** 2).sum() + unseen)
     return {name: 1.0 - missed[name] / total[name] if total[name] > 0.0 else 0.0 for name in parties}
 
@@ -250,42 +253,43 @@ def _some_of(parties: Mapping[str, Held], n_samples: int, rng: np.random.Generat
     return some, 2 * LEARNED
 
 
-def goes_with(lacking: Mapping[str, Rows], columns: Array) -> list[tuple[str, int, float]]:
-    """Parties that do not lack samples at random: party, the column it goes with most, and the correlation."""
+def not_at_random(places: Mapping[str, Sequence[int] | Rows], columns: Array, names: Sequence[str]) -> list[str]:
+    """Say which parties lack samples by what is in a column, such as a component: filled-in rows are then biased."""
     # Correlation of "lacks this sample" with each column; beyond chance, it is no accident who lacks what.
-    values, found = to_numpy(columns).astype(float), []
-    for name, rows in lacking.items():
-        absent = np.isin(np.arange(len(values)), rows).astype(float)
-        with np.errstate(all="ignore"):  # a constant column has no correlation
+    values, said = to_numpy(columns).astype(float), []
+    for party, own in places.items():
+        absent = np.isin(np.arange(len(values)), own, invert=True).astype(float)
+        with np.errstate(all="ignore"):  # a constant column has no correlation, nor a party that lacks none
             correlation = np.nan_to_num(np.corrcoef(absent, values, rowvar=False)[0, 1:])
         most = int(np.argmax(abs(correlation)))
         if abs(correlation[most]) * math.sqrt(len(values)) > CHANCE:
-            found.append((name, most, float(correlation[most])))
-    return found
+            said.append(
+                f"party {party!r} does not lack samples at random: the gaps go with {names[most]} (correlation "
+                f"{correlation[most]:.2f}), and the rows in their place are based on the samples that it has"
+            )
+    return said
 
 
 def _swept(parties: Mapping[str, Held], n_samples: int, unpredicted: set[str], *, sweeps: int = SWEEPS) -> Completion:
     """Start from mean rows; each sweep regresses every party on what the one before made of the others."""
     lacking = {name: np.setdiff1d(np.arange(n_samples), held.rows) for name, held in parties.items()}
-    # Rows are divided by the party's size meanwhile, so that parties count alike and no square overflows. A sweep
-    # learns w(y) of every party, and puts the mixtures w'A in the place of the rows that are lacking.
-    current = {}
+    sizes = {name: held.size for name, held in parties.items()}
+    # A sweep learns w(y) of every party, and puts the mixtures w'A in the place of the rows that are lacking.
+    parties, current = {name: held.of_size_one() for name, held in parties.items()}, {}
     for name, held in parties.items():
         current[name] = np.empty((n_samples, held.factor.shape[1]), dtype=held.factor.dtype)
-        current[name][held.rows] = held.factor / held.size
-        current[name][lacking[name]] = current[name][held.rows].mean(axis=0)
+        current[name][held.rows] = held.factor
+        current[name][lacking[name]] = held.factor.mean(axis=0)
     made, mixed = list[dict[str, Regression]](), dict[str, Filled]()
     for sweep in range(1, sweeps + 1):
         last = sweep == sweeps
         made.append({n: _regression(held, current, n, unpredicted, final=last) for n, held in parties.items()})
         mixed = _mix(made[-1], current, lacking)
-    for name, held in parties.items():
-        filled, size = mixed[name], held.size
-        filled.factor[...] *= size
-        mixed[name] = replace(
-            filled, diagonal=filled.diagonal * size * size, product_error=filled.product_error * size * size
-        )
-    return Completion(mixed, tuple(made), {})
+    for (name, own), size in zip(mixed.items(), sizes.values(), strict=True):
+        own.factor[...] *= size  # in its place: it is large
+        squares = own.diagonal * size * size, own.product_error * size * size
+        mixed[name] = replace(own, diagonal=squares[0], product_error=squares[1])
+    return Completion(mixed, tuple(made), sizes, {})
 
 
 def _others(current: Mapping[str, Matrix], name: str, rows: Rows) -> Matrix:
@@ -319,9 +323,7 @@ def _regression(
     roundings = growth(n) + 4.0 * growth(len(g))
     slack = roundings * u * float(g.sum())
     error = 2.0 * roundings * u * spread * float(np.linalg.norm(A)) * float(shrinkage.max(initial=0.0))
-    size, longest = held.size, held.longest / held.size / held.size
     return Regression(
-        size=size,
         mean=mean,
         mean_row=current[name][held.rows].mean(axis=0),
         coefficients=coefficients.astype(mean.dtype),
@@ -331,9 +333,9 @@ def _regression(
         n_own=n_own,
         penalty=penalty,
         rounding=error + growth(len(g)) * u * float(np.linalg.norm(coefficients)),
-        rounding_of_mean=growth(n_own) * u * math.sqrt(longest),
-        off=(held.left_out + held.rounding) / size / size,
-        longest=longest,
+        rounding_of_mean=growth(n_own) * u * math.sqrt(held.longest),
+        off=held.left_out + held.rounding,
+        longest=held.longest,
     )
 
 

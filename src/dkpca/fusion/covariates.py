@@ -7,7 +7,7 @@ is measured from what its covariates predict: its score is that of an unadjusted
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -109,10 +109,6 @@ class Covariates:
                 f"blind center who knows them could read off how similar these are; every group needs {LEAST_ALIKE} "
                 f"samples, every column {SAMPLES_PER_COLUMN}: leave columns out, or use protect='none'"
             )
-
-    def turned(self, turn: Any) -> "Covariates":
-        """Return the same for samples that the parties of a blind fit have turned."""
-        return replace(self, basis=turn(np.asarray(self.basis)))
 
     def words(self) -> list[str]:
         """Say what was dropped, and how much of the variance was taken out."""

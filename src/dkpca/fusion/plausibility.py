@@ -18,8 +18,7 @@ from dkpca import wire
 from dkpca.certificate import Certificate
 from dkpca.errors import FusionError
 from dkpca.linalg.arrays import Array, namespace, quiet, to_numpy
-from dkpca.linalg.precision import Rounded, as_received, row_squares, rows_of, square
-from dkpca.linalg.rows import groups
+from dkpca.linalg.precision import Rounded, as_received, largest, row_squares, square
 from dkpca.messages import AuditRows, Partials, Rows, Summary
 
 DOUBLE = float(np.finfo(np.float64).eps)  # the precision in which all of this is computed
@@ -62,8 +61,8 @@ def _contradiction(summary: Summary, device: str | None) -> str | None:
         products = to_numpy(square(B, device))
     lengths = np.diagonal(products)
     if not np.isfinite(products).all():
-        most = max(float(np.abs(to_numpy(rows_of(B, rows))).max()) for rows in groups(summary.n_samples))
-        return f"its factor holds numbers as large as {most:.3g}, whose squares are too large for any computer number"
+        most = f"{largest(B):.3g}"
+        return f"its factor holds numbers as large as {most}, whose squares are too large for any computer number"
     # Most by which rounding can have moved any eigenvalue. `rounding_norm` takes n roundings to cancel as sqrt(n),
     # here none does; and eigensolvers may lose half of the digits where eigenvalues lie close together.
     slack = (1.0 + math.sqrt(summary.n_samples)) * summary.rounding_norm + math.sqrt(DOUBLE) * float(lengths.max())
@@ -98,13 +97,13 @@ def _about_trace(summary: Summary, slack: float) -> str | None:
     nuclear = summary.rounding_nuclear + rank * slack
     if left < -nuclear:
         return f"it states that {left:.6g} of its trace is left out, which cannot be negative"
-    largest = f"but that no eigenvalue left out exceeds {summary.left_out_norm:.6g}"
+    stated = f"but that no eigenvalue left out exceeds {summary.left_out_norm:.6g}"
     if summary.left_out_overlap is not None and summary.left_out_overlap > summary.left_out_norm + slack:
-        return f"it states that {summary.left_out_overlap:.6g} of what it left out overlaps what it sent, {largest}"
+        return f"it states that {summary.left_out_overlap:.6g} of what it left out overlaps what it sent, {stated}"
     most = max(n - rank, 1) * summary.left_out_norm + n * slack + nuclear
     if left > most:
         return (
-            f"it states that {left:.6g} of its trace is left out, {largest}: all of them together are at most "
+            f"it states that {left:.6g} of its trace is left out, {stated}: all of them together are at most "
             f"{most:.6g}"
         )
     return None

@@ -296,13 +296,10 @@ def about_new_samples(outside: Flags) -> list[str]:
 
 
 def outside_at_center(model: FusedModel, received: Iterable[Rows | Partials]) -> Flags:
-    """Which new samples lie outside the range of the fit, as far as the messages show it."""
-    known = list(received)
-    if isinstance(known[0], Partials):
-        return np.zeros(len(known[0].partial.data), dtype=bool)
-    rows = [message for message in known if isinstance(message, Rows)]
+    """Which new samples lie outside the range of the fit; empty for distances, which do not show it."""
+    rows = [message for message in received if isinstance(message, Rows)]
     lengths = {m.party: _norms(model.summaries[m.party].factor.decode()) for m in rows}
-    return outside(model.kernels, lengths, rows)
+    return outside(model.kernels, lengths, rows) if rows else np.zeros(0, dtype=bool)
 
 
 def outside(kernels: Mapping[str, Kernel], lengths: Mapping[str, Norms], received: Iterable[Rows]) -> Flags:

@@ -18,7 +18,7 @@ from dkpca.party.limits import ANYTHING, Limits
 from dkpca.party.state import PartyState, SumState
 from dkpca.protection import keys, masks, quantities
 from dkpca.protection.quantities import Addends, Compared
-from dkpca.protection.rotation import Rotation, column_rotation
+from dkpca.protection.rotation import Rotation
 
 CONSTANT = 1e-3  # deviation of what a party adds, as a share of its size, below which it would leave the others alone
 LEAST_STEPS = 16  # of the ring: a deviation below this is lost in the sum
@@ -226,18 +226,16 @@ def _go(party: Party, question: q.GoWanted) -> messages.Go:
 
 def _summary(party: Party, question: q.SummaryWanted) -> messages.Summary:
     X = party.table(question.kernel.columns_are)
-    turned = None
+    blind = None
     if question.blind:
-        seed = keys.own(party.secret, party.run, "columns")
-        rotation = party.rotation(X.shape[0])
-        turned = summaries.Turned(rotation.hidden_digest, rotation.turn, partial(column_rotation, seed))
+        blind = replace(party.rotation(X.shape[0]), own=keys.own(party.secret, party.run, "columns"))
     summary, state = summaries.summarize(
         X,
         question,
         party=party.name,
         sample_ids=party.sample_ids(),
         limits=party.limits,
-        blind=turned,
+        blind=blind,
         device=party.device,
         memory=party.memory,
         prepared=getattr(party.open, "standardized", False),
@@ -310,18 +308,18 @@ def _compared(party: Party, question: q.MaskedWanted) -> tuple[Compared, SumStat
         raise InputError(f"party {party.name!r}: masked sums take NumPy arrays; give one, or protect='none'")
     party.limits.check_samples(X.shape[0])
     party.limits.check_form("compact", "sums")
-    table = summaries.measured_for(question.kernel, X, party.name, standardize=question.standardize)
+    X, how, _ = summaries.measured_for(question.kernel, X, party.name, standardize=question.standardize)
     positions = quantities.positions(question.what, party.run)
     state = SumState(
         party=party.name,
         run=party.run,
-        anchors=table.X if positions is None else table.X[positions],
+        anchors=X if positions is None else X[positions],
         positions=positions,
         bits=question.what.bits,
         preparation=getattr(party.open, "preparation", None),
-        **table.how(),
+        **how,
     )
-    return Compared(table.kernel, table.X, np.asarray(state.anchors)), state
+    return Compared(state.kernel, X, np.asarray(state.anchors)), state
 
 
 def _check_addend(party: Party, what: Addends, compared: Compared, step: float) -> None:

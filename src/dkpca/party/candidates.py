@@ -90,11 +90,6 @@ class Candidates:
     turn: Callable[[Array], Array] | None = None  # of the samples of a factor, for a center that is not to see them
     device: str | None = None  # where to compute
 
-    @property
-    def last(self) -> int:
-        """Number of the finest message."""
-        return round(RUNGS * math.log2(COARSEST / FINEST)) if self.precision == COMPACT else self.most - 1
-
     def eigendecompose(self, rule: RankRule) -> None:
         """Compute the pairs that a rule begins with; fewer, if those are enough once all eigenvalues are known."""
         need = next((part for part in rule.parts() if not part.limits), None)
@@ -178,7 +173,9 @@ class Candidates:
 def choose_rank(candidates: Candidates, rule: RankRule) -> tuple[Candidate, str]:
     """Return the message that the rules ask for, and which of them decided: no limit is passed to meet a need."""
     # The finest of what is needed, and then the coarsest of what is allowed: limits win.
-    chosen, decided, last = None, "", candidates.last
+    chosen, decided, last = None, "", candidates.most - 1
+    if candidates.precision == COMPACT:
+        last = round(RUNGS * math.log2(COARSEST / FINEST))
     for part in sorted(rule.parts(), key=lambda part: part.limits):
         candidate: Candidate | None
         if not part.measured():
@@ -190,9 +187,8 @@ def choose_rank(candidates: Candidates, rule: RankRule) -> tuple[Candidate, str]
         else:
             end = last if chosen is None else int(min(chosen.fineness, last))
             start, stride = min(START, last), RUNGS
-            if isinstance(
-                part, Recovery
-            ):  # few rows show, from the coarsest on, where a whole measurement is worth it
+            # Few rows show, from the coarsest on, where a whole measurement is worth it.
+            if isinstance(part, Recovery):
                 near = _last(partial(part.met_by, roughly=True), candidates.at, 0, end, 1)
                 start, stride = 0 if near is None else int(min(near.fineness, end)), 1
             candidate = _last(part.met_by, candidates.at, start, end, stride)

@@ -6,7 +6,6 @@ The party decides, whatever the center asks. A study beyond its limits is red, a
 import inspect
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -19,13 +18,13 @@ PRECISIONS = ("compact", "float16", "float32", "float64")  # coarse to fine
 MOST = 10**9 - 1  # a limit on a number that limits nothing
 
 
-def _limit(default: Any, valid: Callable[[Any], bool], advice: str) -> Any:
-    return setting(default, (valid, advice), "")
-
-
 def _count(default: int, least: int) -> Any:
     advice = f"a whole number, at least {least}"
-    return _limit(default, lambda value: type(value) is int and least <= value <= MOST, advice)
+    return setting(default, (lambda value: type(value) is int and least <= value <= MOST, advice))
+
+
+def _are_modes(value: Any) -> bool:
+    return are_texts(value) and set() < set(value) <= set(PROTECTIONS)
 
 
 @dataclass(frozen=True)
@@ -70,21 +69,17 @@ class Limits:
     refused by the party's limits: rank 3 is more than rank = 2
     """
 
-    recovery: float = _limit(0.5, SHARE, "a share of variance from 0 to 1, such as 0.5")
+    recovery: float = setting(0.5, (SHARE, "a share of variance from 0 to 1, such as 0.5"))
     known_rows: int = _count(30, 1)
     samples: int = _count(50, 1)
-    precision: str = _limit("float32", lambda value: value in list(PRECISIONS), f"one of {list(PRECISIONS)}")
+    precision: str = setting("float32", (lambda value: value in list(PRECISIONS), f"one of {list(PRECISIONS)}"))
     rank: int = _count(100, 1)
     audit_rows: int = _count(0, 0)
     batches: int = _count(0, 0)
-    protect: tuple[str, ...] = _limit(
-        PROTECTIONS,
-        lambda value: are_texts(value) and set() < set(value) <= set(PROTECTIONS),
-        f"a list of some of {list(PROTECTIONS)}",
-    )
+    protect: tuple[str, ...] = setting(PROTECTIONS, (_are_modes, f"a list of some of {list(PROTECTIONS)}"))
     studies: int = _count(1, 0)
-    public: tuple[str, ...] = _limit((), are_texts, "a list of parties")
-    covariates: tuple[str, ...] = _limit((), are_texts, "a list of columns")
+    public: tuple[str, ...] = setting((), (are_texts, "a list of parties"))
+    covariates: tuple[str, ...] = setting((), (are_texts, "a list of columns"))
 
     def __post_init__(self) -> None:
         check_fields(self)

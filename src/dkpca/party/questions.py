@@ -34,6 +34,7 @@ class Question:
     reads_table: ClassVar[bool]  # whether the party looks at its table for the answer
 
     most: ClassVar[int]  # bytes of an answer, where its question does not tell
+    disagreed: ClassVar[str] = ""  # what a party agreed to whose `Go` is for another question
 
     def __init_subclass__(cls, *, answer: Any, reads_table: bool = True, most: int = HEADER) -> None:
         cls.answer, cls.reads_table, cls.most = answer, reads_table, most
@@ -48,6 +49,8 @@ class Question:
             raise FusionError(f"party {party!r} answered with {type(answer).__name__}, another kind of message")
         if answer.party != party:
             raise FusionError(f"party {party!r} answered under the name {answer.party!r}")
+        if isinstance(answer, messages.Go) and answer.derived != digest(self):
+            raise FusionError(f"party {party!r} agreed to {self.disagreed} of this study")
 
 
 @dataclass(frozen=True)
@@ -119,11 +122,7 @@ class GoWanted(Question, answer=messages.Go, reads_table=False):
     """Asks whether the party agrees to these derived values."""
 
     derived: Derived
-
-    def check(self, party: str, answer: Any) -> None:
-        super().check(party, answer)
-        if answer.derived != digest(self):
-            raise FusionError(f"party {party!r} agreed to derived values that differ from those of this study")
+    disagreed: ClassVar[str] = "derived values that differ from those"
 
 
 @dataclass(frozen=True)
@@ -133,11 +132,7 @@ class SamplesWanted(Question, answer=messages.Go, reads_table=False):
     n_samples: messages.Count
     samples: messages.Fingerprint
     batch: str = ""
-
-    def check(self, party: str, answer: Any) -> None:
-        super().check(party, answer)
-        if answer.derived != digest(self):
-            raise FusionError(f"party {party!r} agreed to other samples than those of this study")
+    disagreed: ClassVar[str] = "other samples than those"
 
 
 @dataclass(frozen=True)

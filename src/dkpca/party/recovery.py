@@ -123,13 +123,11 @@ class Truth:
         lengths = np.linalg.norm(numbers, axis=0)
         constant = lengths < 1e-12
         numbers, lengths = np.where(constant, 0.0, numbers), np.where(constant, 1.0, lengths)
-        values, column, n = [numbers / lengths], np.arange(table.shape[1]), len(table)
-        counted = [np.unique(each, return_counts=True) for each in scaled.T]
+        (n, p), counted = table.shape, [np.unique(each, return_counts=True) for each in scaled.T]
         if columns_are == "categories":
-            each = [(scaled[:, j, None] == found).astype(float) for j, (found, _) in enumerate(counted)]
-            values += [part - part.mean(axis=0) for part in each]
-            column = np.concatenate([column, np.repeat(column, [part.shape[1] for part in each])])
-            group = column + len(lengths) * (np.arange(len(column)) >= len(lengths))
+            behind = np.hstack([scaled[:, j, None] == found for j, (found, _) in enumerate(counted)]).astype(float)
+            column = np.repeat(np.arange(p), [len(found) for found, _ in counted])
+            group, unit = p + column, np.ones(len(column))
         else:
             # Where half of the samples have one value, so that quartiles are equal, they are those of the others.
             most = np.array([found[np.argmax(times)] for found, times in counted])
@@ -140,13 +138,11 @@ class Truth:
             inner, has = np.where(usual, scaled, inner), (scaled != most).astype(float)
             far = np.flatnonzero((inner != scaled).any(axis=0))
             mostly = np.flatnonzero([len(found) > 2 and 2 * times.max() >= n for found, times in counted])
-            behind = np.hstack([inner[:, far], has[:, mostly]])
-            behind -= behind.mean(axis=0)
-            values += [behind / np.linalg.norm(behind, axis=0)]
-            column = np.concatenate([column, far, mostly])
-            group = np.arange(len(column))
-        lengths, of_categories = lengths * (size / size.max()), columns_are == "categories"
-        return cls(np.hstack(values), lengths, column, group, scaled, of_categories)
+            behind, column = np.hstack([inner[:, far], has[:, mostly]]), np.concatenate([far, mostly])
+            group, unit = p + np.arange(len(column)), np.linalg.norm(behind - behind.mean(axis=0), axis=0)
+        values = np.hstack([numbers / lengths, (behind - behind.mean(axis=0)) / unit])
+        column, group = (np.concatenate([np.arange(p), each]) for each in (column, group))
+        return cls(values, lengths * (size / size.max()), column, group, scaled, columns_are == "categories")
 
     def score(self, guess: Matrix, known: Matrix) -> Matrix:
         """R squared by column on the rows not known, as numbers, categories or cut off: the most; 0 for constants."""
@@ -324,11 +320,6 @@ def _times(column: Matrix) -> Matrix:
     return np.unique(column, return_counts=True)[1]
 
 
-def by_signs(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | None:
-    """Rows but for their signs, which is all that an even power forgets: not measured, and so counted as told."""
-    return np.ones((len(draws), truth.n_columns)) if seen.forgotten == "signs" else None
-
-
 ATTACKS: dict[str, Callable[[Seen, Truth, Sequence[Matrix]], Matrix | None]] = {
     "factor rows": lambda seen, *about: regressed(seen.factor, *about),
     "distances": lambda seen, *about: regressed(seen.coordinates, *about),
@@ -339,7 +330,8 @@ ATTACKS: dict[str, Callable[[Seen, Truth, Sequence[Matrix]], Matrix | None]] = {
     "lengths": by_lengths,
     "few values": by_values,
     "decoding": by_decoding,
-    "signs": by_signs,
+    # Rows but for their signs, which is all that an even power forgets: not measured, and so counted as told.
+    "signs": lambda seen, truth, draws: np.ones((len(draws), truth.n_columns)) if seen.forgotten == "signs" else None,
 }
 
 

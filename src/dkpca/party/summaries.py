@@ -36,22 +36,10 @@ from dkpca.party.candidates import Candidate, Candidates, choose_rank
 from dkpca.party.limits import ANYTHING, Limits
 from dkpca.party.questions import StatisticsWanted, SummaryWanted
 from dkpca.party.state import PartyState, State, SumState
+from dkpca.protection.rotation import Rotation
 
 FLAT = 0.5  # of the largest effective rank there is, (trace K)^2 / |K|_F^2: beyond it a spectrum is flat
 LEAST = {"float32": 1e-30, COMPACT: 2.0**-900}  # a factor smaller than this has lost digits
-
-
-@dataclass(frozen=True)
-class Turned:
-    """Rotations of a blind fit: Q A R in place of the factor A."""
-
-    hidden_digest: str  # of the samples, under the parties' key
-    samples: Callable[[Array], Array]  # A to Q A
-    columns: Callable[[int], Array]  # rank to R
-
-    def turned(self, A: Array) -> Array:
-        """Return Q A R."""
-        return self.samples(A) @ self.columns(A.shape[1])
 
 
 @threads_of_our_own()
@@ -60,7 +48,16 @@ def statistics(X: Array, asked: StatisticsWanted, *, party: str, limits: Limits 
     limits.check_samples(X.shape[0])
     if asked.standardize and asked.kernel.columns_are == "quantities":
         X = standardized(X, *column_scales(X))
-    return Statistics(party, X.shape[0], X.shape[1], scale_statistic(asked.kernel, X, party))
+    # The mean of what gamma multiplies, over all pairs of different samples.
+    xp, kernel = namespace(X), asked.kernel
+    with quiet():
+        scale = kernel.scale_statistic(X)
+    smallest = float(xp.finfo(X.dtype).smallest_normal)
+    if not math.isfinite(scale) or (kernel.has_width and scale < smallest and bool(xp.any(X[:1, :] != X))):
+        raise InputError(
+            f"party {party!r}: distances ({scale:.1e}) beyond the range of {dtype_name(X)}; scale, or give gamma"
+        )
+    return Statistics(party, X.shape[0], X.shape[1], scale)
 
 
 def summarize(
@@ -72,7 +69,7 @@ def summarize(
     prepared: bool = False,
     limits: Limits = ANYTHING,
     known_rows: int = 0,
-    blind: Turned | None = None,
+    blind: Rotation | None = None,
     device: str | None = None,
     memory: MemoryLimit | None = None,
 ) -> tuple[Summary, PartyState]:
@@ -83,63 +80,60 @@ def summarize(
         raise InputError(f"party {party!r} has 1 row; a fit needs at least 2 samples")
     limits.check_form(asked.precision, "none" if blind is None else "blind")
     rank = limits.bounded(asked.rank.sent_in(asked.precision))
-    with threads_of_our_own():  # a decorator would hold the caller's X to the end, beside what is made of it
-        table = measured_for(
-            asked.kernel, X, party, memory, standardize=asked.standardize, balance=asked.balance, prepared=prepared
-        )
-        X, kernel = table.X, table.kernel
+    # A decorator would hold the caller's X to the end, beside what is made of it.
+    with threads_of_our_own(), _naming(party):
+        about: dict[str, Any] = {"standardize": asked.standardize, "balance": asked.balance, "prepared": prepared}
+        X, how, error = measured_for(asked.kernel, X, party, memory, **about)
+        kernel = how["kernel"]
         if asked.keep_training:
             kernel.partial(X[:1, :], X[:1, :])  # refused now, and not when new samples come
 
         # K, the party's Gram matrix: entries are evaluated on demand, and only the dense solver stores it. A blind
         # center cannot center it, so the party does.
-        gram: Gram = KernelGram(kernel, X, table.origin, standardized=table.error, memory=memory)
+        gram: Gram = KernelGram(kernel, X, how["origin"], standardized=error, memory=memory)
         if blind is not None:
-            _check_blind(kernel, X, asked.law, party)
+            _check_blind(kernel, X, asked.law)
             gram = Centered(gram)
 
         # Leading eigenpairs of K, lambda and V (linalg/leading.py picks the solver): as many as the rule first asks
         # for, and more if it needs them. The rule reads the spectrum, and goals are measured on the message.
-        with _naming(party):
-            candidates = Candidates(
-                gram=gram,
-                table=X,
-                message=partial(
-                    Summary,
-                    party=party,
-                    kernel=kernel if blind is None else Precomputed(),
-                    sample_digest=_digest(sample_ids, X) if blind is None else blind.hidden_digest,
-                    n_features=X.shape[1],
-                    diagonal=_diagonal(kernel, X, party),  # a blind center has none
-                    turned=blind is not None,
-                ),
-                precision=asked.precision,
-                digits=DIGITS[limits.precision],
-                most=min(limits.rank, gram.n),
-                eigenpairs=partial(
-                    leading, gram, solver=asked.solver, random_state=asked.random_state, device=device
-                ),
-                turn=None if blind is None else blind.turned,
-                device=device,
-            )
-            candidates.eigendecompose(rank)  # the solver runs here
-            if limits.recovery < 1:  # no message stays within the limits if the coarsest does not
-                known_rows, coarsest = limits.known_rows, candidates.at(0)
-                limits.check_recovery(coarsest.summary.rank, coarsest.recovery(known_rows).worst)
-            # A candidate has the factor A = V sqrt(lambda), so that K ~ A A', rounded for the wire already.
-            chosen, decided = choose_rank(candidates, rank)
+        candidates = Candidates(
+            gram=gram,
+            table=X,
+            message=partial(
+                Summary,
+                party=party,
+                kernel=kernel if blind is None else Precomputed(),
+                sample_digest=_digest(sample_ids, X) if blind is None else blind.hidden_digest,
+                n_features=X.shape[1],
+                diagonal=_diagonal(kernel, X),  # a blind center has none
+                turned=blind is not None,
+            ),
+            precision=asked.precision,
+            digits=DIGITS[limits.precision],
+            most=min(limits.rank, gram.n),
+            eigenpairs=partial(leading, gram, solver=asked.solver, random_state=asked.random_state, device=device),
+            turn=None if blind is None else blind.turned,
+            device=device,
+        )
+        candidates.eigendecompose(rank)  # the solver runs here
+        if limits.recovery < 1:  # no message stays within the limits if the coarsest does not
+            known_rows, coarsest = limits.known_rows, candidates.at(0)
+            limits.check_recovery(coarsest.summary.rank, coarsest.recovery(known_rows).worst)
+        # A candidate has the factor A = V sqrt(lambda), so that K ~ A A', rounded for the wire already.
+        chosen, decided = choose_rank(candidates, rank)
 
         # The one message of the protocol: that factor, and bounds on what was left out and rounded.
-        _check_range(gram.trace(), X, chosen, party)
+        _check_range(gram.trace(), X, chosen)
         if blind is not None:
-            _check_spectrum(to_numpy(chosen.pairs.values), chosen.summary.trace_left_out, gram, party)
+            _check_spectrum(to_numpy(chosen.pairs.values), chosen.summary.trace_left_out, gram)
         recovered = chosen.recovery(known_rows) if known_rows else None
         limits.check_recovery(chosen.summary.rank, 0.0 if recovered is None else recovered.worst)
-        state = _kept(table, chosen, blind, decided=decided, recovery=recovered)
+        state = _kept(X, chosen, blind, decided=decided, recovery=recovered, **how)
         return chosen.summary, replace(state, training=X, keep_training=True) if asked.keep_training else state
 
 
-def _kept(table: "Measured", chosen: Candidate, blind: Turned | None, **known: Any) -> PartyState:
+def _kept(X: Array, chosen: Candidate, blind: Rotation | None, kernel: Kernel, **known: Any) -> PartyState:
     """What places new samples: kernel(y, anchors) @ weights is a further row of the factor that was sent."""
     summary, extension = chosen.summary, chosen.pairs.extension
     if blind is not None:
@@ -148,7 +142,8 @@ def _kept(table: "Measured", chosen: Candidate, blind: Turned | None, **known: A
     return PartyState(
         party=summary.party,
         summary_id=wire.fingerprint(summary),
-        anchors=table.kernel.anchors(table.X, extension.anchors),
+        kernel=kernel,
+        anchors=kernel.anchors(X, extension.anchors),
         positions=extension.anchors,
         weights=extension.weights,
         precision=summary.factor.precision,
@@ -156,26 +151,8 @@ def _kept(table: "Measured", chosen: Candidate, blind: Turned | None, **known: A
         steps=summary.factor.scale if summary.factor.precision == COMPACT else None,
         protect="none" if blind is None else "blind",
         offset=None if blind is None else extension.offset,
-        **table.how(),
         **known,
     )
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Columns as the kernel takes them."""
-
-    X: Array
-    kernel: Kernel
-    origin: Array  # subtracted from X
-    shift: Array | None
-    scale: Array | None
-    error: float  # of standardizing, as `KernelGram` takes it
-
-    def how(self) -> dict[str, Any]:
-        """What a state keeps, to measure new columns alike."""
-        kept = {name: getattr(self, name) for name in ("kernel", "origin", "shift", "scale")}
-        return kept | {"dominant": self.kernel.dominant_column(self.X)}
 
 
 def measured_for(
@@ -187,8 +164,8 @@ def measured_for(
     standardize: bool,
     balance: float = 0.0,
     prepared: bool = False,
-) -> Measured:
-    """Standardize the columns if asked, set the kernel's gamma, and subtract the kernel's origin."""
+) -> tuple[Array, dict[str, Any], float]:
+    """Columns as the kernel takes them; what a state keeps, to measure new ones alike; the error of standardizing."""
     shift, scale = column_scales(X) if standardize and kernel.columns_are == "quantities" else (None, None)
     X = standardized(X, shift, scale)
     kernel.check(X)
@@ -200,26 +177,27 @@ def measured_for(
     X = moved(X, origin, f"party {party!r}", memory)
     if prepared:
         kernel.check(X)  # a kernel of counts has no use for what is left of a constant column
-    return Measured(X, kernel, origin, shift, scale, standardizing_error(X) if prepared else 0.0)
+    how = {"kernel": kernel, "origin": origin, "shift": shift, "scale": scale}
+    return X, how | {"dominant": kernel.dominant_column(X)}, standardizing_error(X) if prepared else 0.0
 
 
-def _check_spectrum(values: Array, left_out: float, gram: Gram, party: str) -> None:
+def _check_spectrum(values: Array, left_out: float, gram: Gram) -> None:
     """Refuse a kernel matrix close to the identity: its known eigenvectors would reveal the rotation."""
     # Eigenvalues not sent are taken as equal, which minimizes their sum of squares.
     # Effective rank (sum lambda)^2 / sum lambda^2: n - 1 for the centered identity, 1 for one component alone.
     squares = float((values**2).sum()) + max(0.0, left_out) ** 2 / max(1, gram.n - 1 - len(values))
     if gram.trace() ** 2 > FLAT * (gram.n - 1) * squares:
-        raise InputError(
-            f"party {party!r}: its kernel matrix is nearly the identity and would reveal the rotation; lower gamma"
-        )
+        raise InputError("its kernel matrix is nearly the identity and would reveal the rotation; lower gamma")
 
 
 @contextmanager
 def _naming(party: str) -> Iterator[None]:
-    """Prefix errors about the numbers or the rule with the party's name."""
+    """Prefix errors about the numbers or the rule with the party's name, where they lack it."""
     try:
         yield
     except InputError as error:
+        if str(error).startswith("party "):
+            raise
         raise InputError(f"party {party!r}: {error}") from error
 
 
@@ -237,16 +215,17 @@ def extend(
     """Factor rows of new samples as `Rows`; exact, distances or inner products to training samples as `Partials`."""
     limits.check_new(exact=exact)
     _check_open(state, limits, state.precision, "so are its new samples: answer with masked numbers (protect='sums')")
-    about = state.party, state.summary_id, _digest(sample_ids, X_new)
-    send = partial(rounded, precision=state.precision, party=state.party, digits=DIGITS[limits.precision])
-    if not exact:
-        factor = send(factor_rows(state, X_new, device, memory), steps=state.steps)
-        return Rows(*about, factor, _diagonal(state.kernel, X_new, state.party))
-    if state.training is None:
+    about, digits = (state.party, state.summary_id, _digest(sample_ids, X_new)), DIGITS[limits.precision]
+    if exact and state.training is None:
         raise InputError(f"party {state.party!r} did not keep its training rows; fit with projection='exact'")
-    # |y - x|^2 or y'x over the party's columns: the paper adds them up over the parties before the kernel.
-    with quiet():
-        return Partials(*about, send(state.kernel.partial(state.measured(X_new, memory), state.training)))
+    with _naming(state.party), quiet():
+        if exact:
+            # |y - x|^2 or y'x over the party's columns: the paper adds them up over the parties before the kernel.
+            apart = state.kernel.partial(state.measured(X_new, memory), state.training)
+            return Partials(*about, round_to(apart, state.precision, digits=digits))
+        A = factor_rows(state, X_new, device, memory)
+        rounded = partial(round_to, A, state.precision) if state.steps is None else partial(round_by, A, state.steps)
+        return Rows(*about, rounded(digits=digits), _diagonal(state.kernel, X_new))
 
 
 def _check_open(state: PartyState, limits: Limits, precision: str, reason: str) -> None:
@@ -261,14 +240,12 @@ def factor_rows(
 ) -> Array:
     """Rows of the party's factor: a(y) = k(y, X) V / sqrt(lambda)."""
     X_new = state.measured(X_new, memory)
-    place, anchors, weights = away_from(device, X_new), state.anchors, state.weights
-    if place is not None:
-        anchors, weights = sent_to(anchors, place), sent_to(weights, place)
+    away = away_from(device, X_new)
+    place = X_new if away is None else away
+    anchors, weights = sent_to(state.anchors, place), sent_to(state.weights, place)
 
     def strip(rows: slice) -> Array:
-        X = X_new[rows, :] if place is None else sent_to(X_new[rows, :], place)
-        A = state.kernel(X, anchors) @ weights
-        return A if place is None else sent_to(A, X_new)
+        return sent_to(state.kernel(sent_to(X_new[rows, :], place), anchors) @ weights, X_new)
 
     # a(y) = k(y, X) V / sqrt(lambda), a further row of the factor; with landmarks, k(y, landmarks) times their
     # weights. A blind fit adds the offset that centers the new row as the fit was centered.
@@ -284,25 +261,23 @@ def self_values(state: PartyState | SumState, X_new: Array) -> Array:
     return state.kernel.diagonal(state.measured(X_new))
 
 
-def _check_blind(kernel: Kernel, X: Array, law: str | None, party: str) -> None:
+def _check_blind(kernel: Kernel, X: Array, law: str | None) -> None:
     """Refuse kernels and laws that a blind center cannot sum, and rows that are not here to be rotated."""
     if not isinstance(X, np.ndarray):
-        raise InputError(f"party {party!r}: samples are rotated on the host; give a NumPy array, or protect='none'")
+        raise InputError("samples are rotated on the host; give a NumPy array, or protect='none'")
     if kernel.sends_diagonal:
-        raise InputError(
-            f"party {party!r}: the {kernel.name} kernel needs the length of every sample; give one with own=True"
-        )
+        raise InputError(f"the {kernel.name} kernel needs the length of every sample; give one with own=True")
     if not (law == "sum" if law else kernel.adds_up):
-        raise InputError(f"party {party!r}: a blind center can only add matrices up; use law='sum'")
+        raise InputError("a blind center can only add matrices up; use law='sum'")
 
 
-def _diagonal(kernel: Kernel, X: Array, party: str) -> Rounded | None:
+def _diagonal(kernel: Kernel, X: Array) -> Rounded | None:
     """Return the diagonal that the center needs for polynomial and cosine kernels."""
     if not kernel.sends_diagonal:
         return None
     with quiet():
         diagonal = kernel.diagonal(X)
-    return rounded(diagonal[:, None], "float64", party, digits=DIGITS["float64"])
+    return round_to(diagonal[:, None], "float64")
 
 
 def _digest(sample_ids: Sequence[str] | None, X: Array) -> str:
@@ -373,29 +348,11 @@ def true_rows(
 # Numbers that a precision cannot hold are refused where a party meets them, with its name and what to do.
 
 
-def scale_statistic(kernel: Kernel, X: Array, party: str) -> float:
-    """Mean of what gamma multiplies, over all pairs of different samples."""
-    with quiet():
-        scale = kernel.scale_statistic(X)
-    smallest = float(namespace(X).finfo(X.dtype).smallest_normal)
-    if not math.isfinite(scale) or (kernel.has_width and scale < smallest and bool(namespace(X).any(X[:1, :] != X))):
-        raise InputError(
-            f"party {party!r}: distances ({scale:.1e}) beyond the range of {dtype_name(X)}; scale, or give gamma"
-        )
-    return scale
-
-
-def _check_range(trace: float, X: Array, chosen: Candidate, party: str) -> None:
+def _check_range(trace: float, X: Array, chosen: Candidate) -> None:
     """Refuse a kernel matrix that underflows to zero, and a factor that rounds to zero in its precision."""
     if trace == 0.0 and bool(namespace(X).any(X != 0)):
-        raise InputError(f"party {party!r}: squares of its numbers underflow {dtype_name(X)}; scale the columns up")
+        raise InputError(f"squares of its numbers underflow {dtype_name(X)}; scale the columns up")
     reach, precision = largest(chosen.exact), chosen.factor.precision
     if 0.0 < reach < LEAST.get(precision, 0.0):
         remedy = "scale the columns, or send float64"
-        raise InputError(f"party {party!r}: numbers of size {reach:.1e} are lost in {precision}; {remedy}")
-
-
-def rounded(A: Array, precision: str, party: str, *, digits: int, steps: Array | None = None) -> Rounded:
-    """Matrix rounded for sending: to these steps if given, else to the precision."""
-    with _naming(party):
-        return round_to(A, precision, digits=digits) if steps is None else round_by(A, steps, digits=digits)
+        raise InputError(f"numbers of size {reach:.1e} are lost in {precision}; {remedy}")

@@ -44,10 +44,9 @@ def group_key(secret: bytes, run: str, party: str, roster: Sequence[str], receiv
 
 def pair_key(secret: bytes, run: str, party: str, roster: Sequence[str], seed: Seed) -> bytes:
     """Key of this party and the one that sent the seed."""
-    mine, theirs = own(secret, run, f"pair {seed.party}"), bytes.fromhex(seed.seed)
-    first = roster.index(party) < roster.index(seed.party)
-    both = sorted((party, seed.party), key=roster.index)
-    return hkdf(mine + theirs if first else theirs + mine, PAIR + _context(run, both))
+    seeds = {party: own(secret, run, f"pair {seed.party}"), seed.party: bytes.fromhex(seed.seed)}
+    both = sorted(seeds, key=roster.index)
+    return hkdf(b"".join(seeds[name] for name in both), PAIR + _context(run, both))
 
 
 def stream(key: bytes, n_bytes: int) -> bytes:

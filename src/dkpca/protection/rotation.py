@@ -17,7 +17,6 @@ import numpy as np
 import scipy.fft
 import scipy.special
 
-from dkpca.errors import InputError
 from dkpca.protection.keys import Numbers, hkdf, uniform
 
 UNIFORM_UP_TO = 1000  # samples; a matrix of all of them, and its QR factorization
@@ -27,12 +26,13 @@ TURNS, NAMES, COLUMNS = b"dkpca rotation 2\0", b"dkpca samples under a rotation 
 
 @dataclass(frozen=True)
 class Rotation:
-    """Rotation Q of the samples; Q A in place of A."""
+    """Rotation Q of the samples, and R of a party's columns; Q A R in place of A."""
 
     key: bytes = field(repr=False)  # that the parties share, and nobody else has
     run: str  # another run has another rotation
     sample_digest: str  # fingerprint of the ordered sample ids
     n_samples: int
+    own: bytes | None = field(default=None, repr=False)  # of the party that turns its columns, too
 
     @property
     def hidden_digest(self) -> str:
@@ -41,7 +41,6 @@ class Rotation:
 
     def turn(self, A: Numbers) -> Numbers:
         """Q A: rows are no samples any more."""
-        self._check(A)
         if self._uniform is not None:
             return np.asarray(self._uniform @ A)
         # Each round: random signs, a random order, a cosine transform; all orthogonal.
@@ -51,7 +50,6 @@ class Rotation:
 
     def turn_back(self, A: Numbers) -> Numbers:
         """Q' A: rows are samples again."""
-        self._check(A)
         if self._uniform is not None:
             return np.asarray(self._uniform.T @ A)
         # The rounds in reverse, each by its transpose: inverse cosine transform, inverse order, the same signs.
@@ -61,6 +59,15 @@ class Rotation:
             out[order] = A
             A = out * signs[:, None]
         return np.asarray(A)
+
+    def columns(self, rank: int) -> Numbers:
+        """R: of this party's columns, uniform over all orthogonal matrices, from its own randomness."""
+        assert self.own is not None
+        return haar(hkdf(self.own, COLUMNS + str(rank).encode()), rank)
+
+    def turned(self, A: Numbers) -> Numbers:
+        """Q A R."""
+        return np.asarray(self.turn(A) @ self.columns(A.shape[1]))
 
     @cached_property
     def _uniform(self) -> Numbers | None:
@@ -78,15 +85,6 @@ class Rotation:
     @property
     def _context(self) -> bytes:
         return f"{self.run}\0{self.sample_digest}\0{self.n_samples}".encode()
-
-    def _check(self, A: Numbers) -> None:
-        if A.shape[0] != self.n_samples:
-            raise InputError(f"{A.shape[0]} rows were given, and the rotation is of {self.n_samples} samples")
-
-
-def column_rotation(seed: bytes, rank: int) -> Numbers:
-    """Rotation R of a party's columns, uniform over all orthogonal matrices, from its own randomness."""
-    return haar(hkdf(seed, COLUMNS + str(rank).encode()), rank)
 
 
 def haar(key: bytes, n: int) -> Numbers:
