@@ -67,6 +67,7 @@ class Seen:
     n_features: int  # columns the message says the party has
     others: Matrix | None = None  # further samples of the factor: with more, independent components are found better
     squares: Matrix | None = None  # (n_samples, 1): squared lengths of the rows, where the message has these
+    mixed: Matrix | None = None  # others' columns on a grid, which are in it too
 
     @property
     def forgotten(self) -> str:
@@ -280,33 +281,59 @@ def by_values(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
 
 def by_decoding(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
     """Trying all possible rows: if a message tells more bits than a row has, only one of them fits."""
-    n, n_known, table = truth.n_columns, len(draws[0]) - 1, truth.table
-    scores, varying = np.zeros((len(draws), n)), np.ptp(table, axis=0) > 0
+    n, n_known, T, table = truth.n_columns, len(draws[0]), len(truth.table), truth.table
+    varying, decoded = np.ptp(table, axis=0) > 0, False
     columns = truth.values[:, n:] if truth.of_categories else truth.values[:, :n]
     Q = scipy.linalg.orth(columns)  # a text column's last 0/1 column follows from others
-    if not 0 < (d := Q.shape[1]) <= n_known or not np.ptp(seen.factor, axis=0).any():
-        return scores
+    if not (d := Q.shape[1]) or not np.ptp(seen.factor, axis=0).any():
+        return np.zeros((len(draws), n))
+    table = table if truth.of_categories else table[:, _independent(columns, d)]
     # A direction of the message tells as many bits of a row as its rest leaves that is no mixture of columns.
-    # Mixtures of leading directions leave less, as far as known rows determine these: sines between the two spaces.
-    rests = [part - Q @ (Q.T @ part) for part in map(in_equal_lengths, (seen.factor, seen.factor[:, : n_known - d]))]
-    sines = [np.linalg.norm(rests[0], axis=0), np.linalg.svd(rests[1], compute_uv=False)[: n_known - d]]
-    # Rests are smaller here by chance than among more rows, and larger where known rows must tell the mixtures.
-    scale = np.sqrt(max(1, len(Q) - 1 - d) / len(Q) * (n_known + 1 - d) / (n_known + 1))
-    told = [-np.log2(np.maximum(each[each < MIXED * scale] / scale, np.finfo(float).eps)) for each in sines]
-    if not truth.of_categories:
-        table = table[:, np.sort(scipy.linalg.qr(columns, mode="r", pivoting=True)[1][:d])]
-    of_a_row = _bits_of_a_row(table, max(MANY_VALUES, *(each.max(initial=0.0) for each in told)))
-    return np.asarray(scores + varying * (0.0 < ENOUGH * of_a_row <= max(each.sum() for each in told)))
+    F = in_equal_lengths(seen.factor)
+    if d < n_known:
+        # Mixtures of leading directions leave less, as far as known rows determine these: sines between two spaces.
+        leading = in_equal_lengths(seen.factor[:, : n_known - 1 - d])
+        sines = [np.linalg.norm(F - Q @ (Q.T @ F), axis=0), np.linalg.svd(leading - Q @ (Q.T @ leading))[1]]
+        # Rests are smaller here by chance than among more rows, and larger where known rows must tell the mixtures.
+        told = [_told(each, np.sqrt(max(1, T - 1 - d) / T * (n_known - d) / n_known)) for each in sines]
+        of_a_row = _bits_of_a_row(table, max(MANY_VALUES, *(each.max(initial=0.0) for each in told)))
+        decoded = 0.0 < ENOUGH * of_a_row <= max(each.sum() for each in told)
+    # Columns are also found without known rows that determine the mixtures, as short vectors of a lattice (a hidden
+    # subset sum): unknown are the other rows, the others' columns, and for each direction d + 1 numbers.
+    for others in (columns[:, :0], *([] if seen.mixed is None else [seen.mixed - seen.mixed.mean(axis=0)])):
+        P = scipy.linalg.orth(np.hstack([Q, others / np.maximum(np.linalg.norm(others, axis=0), 1e-300)]))
+        if P.shape[1] < CROWDED * (T - 1):
+            free = T - 1 - P.shape[1]
+            told_by = _told(np.linalg.norm(F - P @ (P.T @ F), axis=0), np.sqrt(free / T))
+            most = max(MANY_VALUES, told_by.max(initial=0.0))
+            theirs = _bits_of_a_row(others[:, _independent(others, P.shape[1] - d)], most)
+            unknown = (T - n_known) * _bits_of_a_row(table, most) + T * theirs
+            decoded = decoded or 0.0 < ENOUGH * unknown <= free * told_by.sum()
+    return np.tile(varying * decoded, (len(draws), 1)).astype(float)
+
+
+def _told(rests: Matrix, scale: float) -> Matrix:
+    """Bits of a row that directions tell, which leave so much beside what they could; noise leaves about `scale`."""
+    return np.asarray(-np.log2(np.maximum(rests[rests < MIXED * scale] / scale, np.finfo(float).eps)))
+
+
+def _independent(columns: Matrix, rank: int) -> Matrix:
+    """Numbers of so many columns of which the others follow."""
+    return np.sort(scipy.linalg.qr(columns, mode="r", pivoting=True)[1][:rank]) if rank else np.arange(0)
 
 
 def _bits_of_a_row(table: Matrix, most: float) -> float:
-    """Bits of independent columns; those of two values that exclude each other count as one."""
+    """Bits of a row's columns, less what these tell of each other; 0/1 columns that exclude each other are one."""
     two = [each == each.max() for each in table.T if len(_times(each)) == 2]
-    groups, others = np.zeros((len(two), len(table))), [each for each in table.T if len(_times(each)) != 2]
+    two = [has if 2 * np.sum(has) <= len(has) else ~has for has in two]  # the rarer value
+    groups, others = np.zeros((len(two), len(table))), [each for each in table.T if len(_times(each)) > 2]
     for has in two:
         group = next(each for each in groups if not each[has].any())
         group[has] = group.max() + 1.0
-    return float(sum(_bits(each, most) for each in chain(groups, others)))
+    apart = [*others, *(each == 1.0 for each in groups if each.any())]  # of each group its first column
+    found = sum(_bits(each, most) for each in chain(groups, others))
+    alike = -0.5 * np.linalg.slogdet(np.corrcoef(apart))[1] / np.log(2.0) if len(apart) > 1 else 0.0
+    return float(max(found - alike, min(found, 1.0)))
 
 
 def _bits(column: Matrix, most: float) -> float:
