@@ -62,11 +62,8 @@ def described(reading: Reading) -> dict[str, Any]:
     """Settings of a reading by the keys of party.toml; those that are as they would be anyway are left out."""
     values = {key: getattr(reading, each.name) for key, each in READING.items()}
     values |= {key: getattr(reading.dialect, each.name) for key, each in DIALECT.items()}
-    return {
-        key: dict(value) if key == "text_of" else list(value) if isinstance(value, tuple) else value
-        for key, value in values.items()
-        if value != (READING | DIALECT)[key].default
-    }
+    changed = {key: value for key, value in values.items() if value != (READING | DIALECT)[key].default}
+    return changed | ({"text_of": dict(changed["text_of"])} if "text_of" in changed else {})
 
 
 def reading_of(values: Mapping[str, Any]) -> Reading:
