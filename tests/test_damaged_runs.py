@@ -108,9 +108,10 @@ def test_damaged_settings_are_refused_and_can_be_deleted(office):
 def test_names_that_are_lost_with_both_embeddings_are_asked_for(office):
     for name in ("embedding.csv", "embedding.parquet"):
         (office / "run" / name).write_bytes(b"")
-    with pytest.raises(InputError, match=r"not have the samples' names; repeat 'dkpca fuse --out .*' with --ids"):
+    words = r"the names of the samples cannot be read .*; repeat 'dkpca fuse --out .*' with --ids"
+    with pytest.raises(FusionError, match=words):
         runs.load(office / "run")
-    with pytest.raises(FusionError, match="the names of the samples so far cannot be read; name them with --ids"):
+    with pytest.raises(FusionError, match=words):
         runs.fuse(office / "run", [])
     assert runs.fuse(office / "run", [], sample_names=people()).sample_names == people()
 

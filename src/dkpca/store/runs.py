@@ -144,18 +144,11 @@ def load(path: Path) -> Run:
     stated = read_settings(path)
     if not stated:
         raise InputError(f"{path}: is not a run directory; make one with 'dkpca fuse' or 'dkpca fit'")
-    model, named_by, ways = model_beside(path), stated.get("sample_names", "ids"), stated.get("id_normalize", ())
+    model, ways = model_beside(path), stated.get("id_normalize", ())
+    summary = next(iter(model.summaries.values()))
+    names, named_by = names_of(path, {"sample_names": "ids"} | stated, summary, None, ways)
     # The model and the messages say it all again; the file adds what made them.
     settings = settings_of(model, stored_summaries(path), named_by, ways) | {"versions": stated.get("versions", {})}
-    summary = next(iter(model.summaries.values()))
-    if named_by == ROW_NUMBERS:
-        return Run(path, model, settings, [*map(str, range(summary.n_samples))])
-    names = stored_names(path, summary.sample_digest, ways)
-    if names is None:
-        raise InputError(
-            f"{path / 'embedding.parquet'}: does not have the samples' names; repeat 'dkpca fuse --out {path}' "
-            "with --ids"
-        )
     return Run(path, model, settings, names)
 
 
@@ -253,16 +246,6 @@ def parties_in(path: Path) -> list[str]:
     return sorted(file.stem for file in (path / "messages").glob("*.summary"))
 
 
-def stored_names(path: Path, digest: str, id_normalize: Sequence[str]) -> list[str] | None:
-    """Sample names in a run, if they are there, whole, and those of the messages."""
-    for name in ("embedding.parquet", "embedding.csv"):
-        with suppress(InputError, StorageError):
-            names = read_ids(path / name, "sample")
-            if messages.digest(matching_keys(names, id_normalize)) == digest:
-                return names
-    return None
-
-
 def names_of(
     path: Path, before: Mapping[str, Any], summary: Summary, given: Sequence[str] | None, id_normalize: Sequence[str]
 ) -> tuple[Sequence[str], Literal["ids", "row numbers"]]:
@@ -272,11 +255,19 @@ def names_of(
             f"the {len(given)} ids given are not those of the {summary.n_samples} samples in the messages, in their "
             "order; give the ids that the parties used, with their --id-normalize"
         )
-    names = stored_names(path, summary.sample_digest, id_normalize) if given is None else given
-    if names is not None:
-        return names, "ids"
-    if before.get("sample_names") == "ids" and summary.sample_digest != messages.row_number_digest(summary.n_samples):
-        raise FusionError(f"{path}: the names of the samples so far cannot be read; name them with --ids")
+    if given is not None:
+        return given, "ids"
+    named_by = before.get("sample_names")
+    for file in () if named_by == ROW_NUMBERS else ("embedding.parquet", "embedding.csv"):
+        with suppress(InputError, StorageError):
+            names = read_ids(path / file, "sample")
+            if messages.digest(matching_keys(names, id_normalize)) == summary.sample_digest:
+                return names, "ids"
+    if named_by == "ids" and summary.sample_digest != messages.row_number_digest(summary.n_samples):
+        raise FusionError(
+            f"{path}: the names of the samples cannot be read from embedding.parquet; repeat 'dkpca fuse --out "
+            f"{path}' with --ids"
+        )
     return [*map(str, range(summary.n_samples))], ROW_NUMBERS
 
 
