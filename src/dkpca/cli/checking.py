@@ -13,7 +13,7 @@ from dkpca.cli.output import table as as_table
 from dkpca.cli.table_options import describes_table
 from dkpca.exchange.holdings import Holding
 from dkpca.store import party_file, storage
-from dkpca.tables.checkup import NO_IDS, ColumnFinding, Findings, examine
+from dkpca.tables.checkup import NO_IDS, Findings, examine
 from dkpca.wording import as_toml
 
 SHOWN = 40  # columns of a table that are listed; all of them with --json
@@ -60,7 +60,8 @@ def _words(found: Findings, write: Path | None) -> list[str | Table]:
     lines += [f"note: {note}" for note in found.notes]
     lines += [f"NOT ok: {problem}" for problem in found.problems]
     first = sorted(found.columns, key=lambda column: not column.remarks)[:SHOWN]
-    rows = [[column.name, column.kind, _range(column), column.use] for column in first]
+    ranges = ["" if each.low is None else f"{each.low:.5g} ... {each.high:.5g}" for each in first]
+    rows = [[each.name, each.kind, own, each.use] for each, own in zip(first, ranges, strict=True)]
     lines.append(as_table("", ["column", "type", "range", "use"], rows))
     if len(found.columns) > len(first):
         lines.append(f"and {len(found.columns) - len(first):,} more columns; all of them with --json")
@@ -73,7 +74,3 @@ def _words(found: Findings, write: Path | None) -> list[str | Table]:
         then = "correct the points above there or in the table before you use it" if found.problems else fit
         lines.append(f"wrote {write}; {then}")
     return lines
-
-
-def _range(column: ColumnFinding) -> str:
-    return "" if column.low is None or column.high is None else f"{column.low:.5g} ... {column.high:.5g}"

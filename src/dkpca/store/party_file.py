@@ -25,10 +25,11 @@ def keyed(record: type[Any]) -> dict[str, Field[Any]]:
 
 
 READING, DIALECT = keyed(Reading), keyed(Dialect)
+FIELDS = READING | DIALECT
 KEYS: Mapping[str, Allowed] = {
     "party": NAME,
     "table": (NAME[0], "the name of a file, relative to this one"),
-    **{key: each.metadata["allowed"] for key, each in (READING | DIALECT).items()},
+    **{key: each.metadata["allowed"] for key, each in FIELDS.items()},
 }
 
 
@@ -60,9 +61,8 @@ def read_limits(path: Path) -> Limits:
 
 def described(reading: Reading) -> dict[str, Any]:
     """Settings of a reading by the keys of party.toml; those that are as they would be anyway are left out."""
-    values = {key: getattr(reading, each.name) for key, each in READING.items()}
-    values |= {key: getattr(reading.dialect, each.name) for key, each in DIALECT.items()}
-    changed = {key: value for key, value in values.items() if value != (READING | DIALECT)[key].default}
+    values = vars(reading) | vars(reading.dialect)
+    changed = {key: values[each.name] for key, each in FIELDS.items() if values[each.name] != each.default}
     return changed | ({"text_of": dict(changed["text_of"])} if "text_of" in changed else {})
 
 

@@ -534,11 +534,8 @@ def as_numbers(state: State, table: Any) -> Any:
 
 def as_precise_as(X: Any, scores: Array) -> Array:
     """Scores in float32, if all tables were; what was computed in between was not."""
-    kinds = {
-        str(kind).lower()
-        for table in (by_party(X) or {"X": X}).values()
-        for kind in (table.dtypes if hasattr(table, "dtypes") else [getattr(table, "dtype", None)])
-    }
+    tables = (by_party(X) or {"X": X}).values()
+    kinds = {str(kind).lower() for own in tables for kind in getattr(own, "dtypes", [getattr(own, "dtype", None)])}
     return scores.astype(np.float32) if isinstance(scores, np.ndarray) and kinds == {"float32"} else scores
 
 

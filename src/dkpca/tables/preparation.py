@@ -184,11 +184,8 @@ def share_missing(values: pl.Series, reading: Reading) -> float:
 
 def _expanded(table: Table, name: str, reading: Reading, notes: list[str]) -> list[Column]:
     """Columns of numbers that one column of the table gives, text expanded where asked for."""
-    kind, how = table.frame.schema[name], reading.text_handling(name)
-    if how != "codes" and (kind.is_numeric() or kind == pl.Boolean):
-        return [Column(name)]
-    values = table.frame[name]
-    if numerals.is_date(kind):
+    values, how = table.frame[name], reading.text_handling(name)
+    if numerals.is_date(values.dtype):
         if reading.dates != "number":
             raise InputError(
                 f"{table.source}: column {name!r} holds dates; use --dates number ({numerals.DATE_RULE}) or --dates "
