@@ -280,15 +280,6 @@ def check_value(name: str, value: Any, check: Allowed) -> Any:
     return value
 
 
-def check_entries(values: Mapping[str, Any], allowed: Mapping[str, Allowed], source: object, *, what: str) -> None:
-    """Refuse entries of a TOML table that are unknown, or whose values cannot be used."""
-    unknown = sorted(set(values) - set(allowed))
-    if unknown:
-        raise InputError(f"{source}: unknown keys {unknown}; {what} has {sorted(allowed)}")
-    for key, value in values.items():
-        check_value(f"{source}: {key}", value, allowed[key])
-
-
 def check_fields(record: Any) -> None:
     """Check each field, and convert its value to a plain copy: a dict, a tuple or a Python number."""
     for each in fields(record):

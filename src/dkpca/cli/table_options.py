@@ -11,7 +11,7 @@ from dkpca.cli import options as o
 from dkpca.cli.options import GivenSettings
 from dkpca.errors import InputError
 from dkpca.exchange.holdings import Holding
-from dkpca.settings import Fit, check_entries, from_values
+from dkpca.settings import Fit, from_values
 from dkpca.store import party_file
 from dkpca.store.party_file import PartyFile
 from dkpca.tables.reading import TEXT_COLUMNS, Reading, explained
@@ -72,8 +72,7 @@ def reading(before: Reading, given: Mapping[str, Any]) -> Reading:
             item = f"{column}{separator}{how}"
             raise InputError(f"--text {item!r} is not one of {', '.join(TEXT_COLUMNS)}, nor COLUMN= one of them")
         changes |= {"text_of": changes.get("text_of", {}) | {column: how}} if separator else {"text": how}
-    check_entries(changes, party_file.KEYS, "options", what="a table")
-    return party_file.reading_of(party_file.described(before) | changes)
+    return party_file.reading_of(party_file.described(before) | changes, "options")
 
 
 # Gives a command its table, by name or by party.toml, as `table`; the second also with options about how to read it.

@@ -191,15 +191,14 @@ def decode_model(data: Buffer, beside: Mapping[str, Summary] | None = None) -> F
     return model
 
 
-def model_beside(directory: Path) -> FusedModel:
-    """Read the model of a run, with the messages beside it."""
+def model_beside(directory: Path, items: Mapping[str, Received]) -> FusedModel:
+    """Read the model of a run, with its messages, which lie beside it."""
     file = directory / MODEL_FILE
     if not file.exists():
         raise InputError(f"{directory}: has no model; a command was interrupted there, or is at work: repeat it")
-    summaries = {name: item.message for name, item in stored_summaries(directory).items()}
     with naming(file):
         try:
-            return decode_model(storage.mapped(file), summaries)
+            return decode_model(storage.mapped(file), {name: item.message for name, item in items.items()})
         except WireError as error:
             raise WireError(f"{error}; repeat 'dkpca fuse --out {directory}'") from error
 

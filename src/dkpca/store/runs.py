@@ -144,11 +144,12 @@ def load(path: Path) -> Run:
     stated = read_settings(path)
     if not stated:
         raise InputError(f"{path}: is not a run directory; make one with 'dkpca fuse' or 'dkpca fit'")
-    model, ways = model_beside(path), stated.get("id_normalize", ())
+    items, ways = stored_summaries(path), stated.get("id_normalize", ())
+    model = model_beside(path, items)
     summary = next(iter(model.summaries.values()))
     names, named_by = names_of(path, {"sample_names": "ids"} | stated, summary, None, ways)
     # The model and the messages say it all again; the file adds what made them.
-    settings = settings_of(model, stored_summaries(path), named_by, ways) | {"versions": stated.get("versions", {})}
+    settings = settings_of(model, items, named_by, ways) | {"versions": stated.get("versions", {})}
     return Run(path, model, settings, names)
 
 
@@ -177,7 +178,7 @@ def _fused(path: Path, before: Mapping[str, Any], accepted: Mapping[str, Receive
     if isinstance(weights, Mapping) and set(weights) != set(accepted):
         raise InputError(f"the weights are for {sorted(weights)}, the parties are {sorted(accepted)}; give --weights")
     if before.get("covariates"):
-        settings["covariates"] = model_beside(path).covariates
+        settings["covariates"] = model_beside(path, stored_summaries(path)).covariates
     fuse = partial(fused_model.fuse, [item.message for item in accepted.values()], **settings)
     return fused_model.fused(wanted, lambda count: fuse(n_components=count))
 
