@@ -150,7 +150,7 @@ def _as_numbers(values: pl.Series) -> Iterator[tuple[str, Any]]:
         yield values.name, numerals.as_floats(values)
     elif isinstance(values.dtype, TEXT) and values.n_unique() <= MOST_KINDS:
         for category in sorted(values.cast(pl.String).drop_nulls().unique().to_list()):
-            yield f"{values.name} = {category}", numerals.as_indicator(values, category)
+            yield f"{values.name} = {category}", numerals.as_floats(values.cast(pl.String) == category)
 
 
 def _standardized(values: Any) -> Any:

@@ -9,7 +9,7 @@ The messages alone are enough: a center that died, or that gets one more summary
 """
 
 import platform
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cache, partial
@@ -26,7 +26,7 @@ from dkpca.fusion.scoring import Placed, outside_at_center
 from dkpca.linalg.arrays import let_go, to_numpy
 from dkpca.messages import Count, Rows, Summary
 from dkpca.store import storage
-from dkpca.store.files import MODEL_FILE, Received, by_party, model_beside, model_pieces, receive, stored_summaries
+from dkpca.store.files import MODEL_FILE, Received, by_party, model_beside, model_pieces, stored_summaries
 from dkpca.store.storage import Content
 from dkpca.tables.formats import embedding_files
 from dkpca.tables.ids import matching_keys
@@ -103,7 +103,7 @@ class Run:
 
 def fuse(
     path: Path,
-    summaries: Iterable[Path | Received],
+    received: Sequence[Received],
     *,
     roster: Sequence[str] = (),
     without: Sequence[str] = (),
@@ -123,7 +123,6 @@ def fuse(
     """
     check(path)
     new = not path.exists()
-    received = [each if isinstance(each, Received) else receive(each, Summary) for each in summaries]
     with ExitStack() as held:
         if not new:
             held.enter_context(storage.writing(path))

@@ -227,7 +227,7 @@ def _as_numbers(values: pl.Series, column: Column, table: Table) -> Any:
     if column.coded:
         return inputs.coded(np.array(values.to_list(), dtype=object)[:, None])[:, 0]
     if column.category is not None:
-        return numerals.as_indicator(values, column.category)
+        return numerals.as_floats(values.cast(pl.String) == column.category)
     if _is_text(values):
         raise InputError(f"{table.source}: {_about_text(values, table)}")
     kind = values.dtype
