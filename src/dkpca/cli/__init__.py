@@ -19,7 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 import dkpca
-from dkpca.errors import DKPCAError, InputError
+from dkpca.errors import DKPCAError, needed_from
 from dkpca.wording import printable
 
 # Command, the module that has it (as a function of that name, or as `group`), and its heading.
@@ -75,12 +75,8 @@ def load(name: str) -> Any:
 
 def made(name: str, module: str, panel: str | None = None) -> Any:
     """Make a command of the function or the group that a module has."""
-    try:
+    with needed_from("study" if module in ("studies", "creating") else "cli", "this command"):
         found = import_module(f"dkpca.cli.{module}")
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("cryptography", "fsspec"):
-            raise
-        raise InputError(f"this command needs {error.name}; install it with: pip install 'dkpca[study]'") from error
     app = typer.Typer(rich_markup_mode="markdown", pretty_exceptions_enable=False, add_completion=False)
     if hasattr(found, "group"):
         app.add_typer(found.group, name=name, rich_help_panel=panel, help=found.__doc__)

@@ -30,7 +30,7 @@ from dkpca.store.files import MODEL_FILE, Received, by_party, model_beside, mode
 from dkpca.store.storage import Content
 from dkpca.tables.formats import embedding_files
 from dkpca.tables.ids import matching_keys
-from dkpca.tables.reading import read_ids
+from dkpca.tables.reading import Reading, read_ids
 from dkpca.wire import codec
 from dkpca.wire.container import Buffer
 
@@ -260,7 +260,7 @@ def names_of(
     named_by = before.get("sample_names")
     for file in () if named_by == ROW_NUMBERS else ("embedding.parquet", "embedding.csv"):
         with suppress(InputError, StorageError):
-            names = read_ids(path / file, "sample")
+            names = read_ids(path / file, Reading("sample"))
             if messages.digest(matching_keys(names, id_normalize)) == summary.sample_digest:
                 return names, "ids"
     if named_by == "ids" and summary.sample_digest != messages.row_number_digest(summary.n_samples):

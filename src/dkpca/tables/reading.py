@@ -154,12 +154,13 @@ def column_names(path: Path, dialect: Dialect = AS_WRITTEN) -> list[str]:
         return open_table(path, dialect).names
 
 
-def read_ids(path: Path, id_column: str, dialect: Dialect = AS_WRITTEN, ways: Sequence[str] = ()) -> list[str]:
+def read_ids(path: Path, reading: Reading) -> list[str]:
     """Sample ids of a table, in its order; nothing else of it is read."""
-    with opened(path, Reading(id_column, dialect=dialect)) as table:
-        check_columns([id_column], table)
-        frame = typed(table, [], [id_column]).frame.collect(engine="streaming")
-        return found_in(frame[id_column], ways, table.source)
+    with opened(path, reading) as table:
+        ids = [reading.id_column or ""]
+        check_columns(ids, table)
+        (column,) = typed(table, [], ids).frame.collect(engine="streaming").get_columns()
+        return found_in(column, reading.id_normalize, table.source)
 
 
 @contextlib.contextmanager
