@@ -111,7 +111,7 @@ mutants:
 	test -x build/mutmut/bin/python || $(PYTHON) -m venv build/mutmut
 	build/mutmut/bin/python -m pip install --quiet --upgrade "pip>=25.1"
 	build/mutmut/bin/python -m pip install --quiet "mutmut>=3.8" "pytest<9" --editable ".[$(EXTRAS)]" --group tools
-	$(TEST_ENVIRONMENT) nice build/mutmut/bin/mutmut run --max-children 1 $(if $(SAMPLE),"dkpca.wire.strict_json.x_loads__mutmut_1")
+	$(TEST_ENVIRONMENT) nice build/mutmut/bin/mutmut run --max-children 1 $(if $(SAMPLE),"dkpca.wording.x_json_values__mutmut_1")
 	$(if $(SAMPLE),cd mutants && $(TEST_ENVIRONMENT) PYTHONPATH=src:. nice ../build/mutmut/bin/python -m testkit.mutants --sample $(SAMPLE) --seed $(SEED))
 
 demo: $(VENV)/demo

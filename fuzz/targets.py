@@ -43,7 +43,8 @@ from dkpca.settings import Fit
 from dkpca.store import files, runs
 from dkpca.store import party_file as party_files
 from dkpca.tables.reading import Reading, read
-from dkpca.wire import codec, strict_json
+from dkpca.wire import codec
+from dkpca.wording import json_values
 
 Target = Callable[[bytes], Any]
 
@@ -72,7 +73,7 @@ def forged_message(data: bytes) -> None:
     header, arrays = wire.encoded(chosen)
     text, _, numbers = data[2:].partition(b"\0")
     with suppress(ValueError):
-        changes = strict_json.loads(text)
+        changes = json_values(text)
         if isinstance(changes, dict):
             header["fields"] = header["fields"] | changes
     for name in arrays:
@@ -120,7 +121,7 @@ def run_settings(data: bytes) -> None:
 def fit_settings(data: bytes) -> None:
     """Read what a fit asks for, as a center remembers it."""
     with suppress(ValueError):
-        described = strict_json.loads(data)
+        described = json_values(data)
         if isinstance(described, dict):
             codec.decode(Fit, described, what="settings of a fit")
 

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dkpca.cli import catalog
+from dkpca import cli
 from testkit import dying
 
 ROOT = Path(__file__).parents[1]
@@ -72,11 +72,11 @@ def load() -> None:
             importlib.import_module(module.name)
     for name in ("dkpca.exchange.study", "sklearn.cluster", "rich._emoji_codes", "polars._utils.parquet"):
         importlib.import_module(name)
-    catalog.load = functools.cache(catalog.load)  # a command knows its options; making it takes half of its time
-    for name in catalog.MODULES:
-        catalog.load(name)
+    cli.load = functools.cache(cli.load)  # a command knows its options; making it takes half of its time
+    for name in cli.MODULES:
+        cli.load(name)
     with contextlib.redirect_stderr(io.StringIO()):
-        assert importlib.import_module("dkpca.cli").run(["inspect", "nothing"]) == 1  # loads what reads options
+        assert cli.run(["inspect", "nothing"]) == 1  # loads what reads options
     gc.freeze()  # or a fork copies every page that its garbage collector touches
 
 

@@ -15,13 +15,12 @@ from pathlib import Path
 from unittest import mock
 
 from dkpca import cli
-from dkpca.cli import catalog
 from dkpca.exchange import one_machine
 from dkpca.store import runs
 from testkit.owners import GAMMA
 
 PROGRAM = Path(sys.executable).with_name("dkpca")
-command = functools.cache(catalog.load)  # a command knows its options; making it takes longer than most of them run
+command = functools.cache(cli.load)  # a command knows its options; making it takes longer than most of them run
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ def in_process(*arguments, cwd, **environment) -> Answer:
         with (
             contextlib.chdir(cwd),
             mock.patch.dict(os.environ, {"COLUMNS": "200", **environment}),
-            mock.patch.object(catalog, "load", command),
+            mock.patch.object(cli, "load", command),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
         ):

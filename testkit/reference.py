@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
-from dkpca.cli import catalog
+from dkpca import cli
 
 HEAD = """# Commands
 
@@ -17,7 +17,7 @@ stderr, or with `--json` [one object](tables.md#errors-for-scripts).
 def page() -> str:
     """All of it, panel by panel as `dkpca --help` lists them."""
     parts = [HEAD]
-    commands = {name: catalog.load(name) for name in catalog.MODULES}
+    commands = {name: cli.load(name) for name in cli.MODULES}
     for panel in dict.fromkeys(command.rich_help_panel for command in commands.values()):
         parts.append(f"\n## {panel}\n")
         for name, command in commands.items():

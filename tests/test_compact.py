@@ -131,11 +131,11 @@ def test_the_checksum_is_over_the_decoded_numbers():
     ("coded", "words"),
     [
         ({}, "does not describe the coded arrays"),
-        ([], "does not describe the coded arrays"),
-        ({"other": [3, 2]}, "does not describe the coded arrays"),
-        ({"factor": [3]}, "has no shape that a matrix can have"),
-        ({"factor": [3, -2]}, "has no shape that a matrix can have"),
-        ({"factor": [True, 2]}, "has no shape that a matrix can have"),
+        ([], "the shapes of coded arrays: does not have the fields of its kind"),
+        ({"other": [3, 2]}, "the shapes of coded arrays: does not have the fields of its kind"),
+        ({"factor": [3]}, "factor has 1 values, not 2"),
+        ({"factor": [3, -2]}, "factor is -2, less than 1"),
+        ({"factor": [True, 2]}, "factor must be a whole number, not True"),
         ({"factor": [3, 2]}, "is not one of bytes"),
     ],
 )

@@ -17,8 +17,10 @@ import pytest
 from dkpca import party, summarize, wire
 from dkpca.errors import DKPCAError, FusionError, InputError, StorageError
 from dkpca.kernels import RBF
+from dkpca.messages import Summary
 from dkpca.rank import Fixed
 from dkpca.store import runs, storage
+from dkpca.store.files import Received, receive, stored_summaries
 from dkpca.tables.reading import Reading, read
 from dkpca.wire import codec, container
 from testkit.owners import GAMMA, OWNERS, numbers, people
@@ -44,8 +46,8 @@ def office(made, tmp_path) -> Path:
     return shutil.copytree(made, tmp_path, dirs_exist_ok=True)
 
 
-def summaries(path: Path, owners=OWNERS) -> list[Path]:
-    return [path / f"{owner}.summary" for owner in owners]
+def summaries(path: Path, owners=OWNERS) -> list[Received]:
+    return [receive(path / f"{owner}.summary", Summary) for owner in owners]
 
 
 def cut(data: bytes) -> bytes:
@@ -108,9 +110,10 @@ def test_damaged_settings_are_refused_and_can_be_deleted(office):
 def test_names_that_are_lost_with_both_embeddings_are_asked_for(office):
     for name in ("embedding.csv", "embedding.parquet"):
         (office / "run" / name).write_bytes(b"")
-    with pytest.raises(InputError, match=r"not have the samples' names; repeat 'dkpca fuse --out .*' with --ids"):
+    words = r"the names of the samples cannot be read .*; repeat 'dkpca fuse --out .*' with --ids"
+    with pytest.raises(FusionError, match=words):
         runs.load(office / "run")
-    with pytest.raises(FusionError, match="the names of the samples so far cannot be read; name them with --ids"):
+    with pytest.raises(FusionError, match=words):
         runs.fuse(office / "run", [])
     assert runs.fuse(office / "run", [], sample_names=people()).sample_names == people()
 
@@ -280,5 +283,5 @@ def test_a_run_of_the_former_network_is_refused_with_the_way_to_its_messages(off
     for work in (lambda: runs.load(run), lambda: runs.fuse(run, [], n_components=1)):
         with pytest.raises(InputError, match="a run of the network of an earlier version; fuse its messages"):
             work()
-    model = runs.fuse(run.parent / "again", sorted((run / "messages").glob("*.summary")), n_components=1).model
+    model = runs.fuse(run.parent / "again", [*stored_summaries(run).values()], n_components=1).model
     assert model.n_components == 1

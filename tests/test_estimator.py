@@ -252,7 +252,7 @@ class TestErrors:
             ({"rank": 0}, "rank is 0; give 'auto'"),
             ({"rank": 2.5}, "rank is 2.5; give 'auto'"),
             ({"rank": True}, "rank is True; give 'auto'"),
-            ({"center": "no"}, "center is 'no'; give True or False"),
+            ({"center": "no"}, "center is 'no'; give true or false"),
             ({"n_landmarks": "x"}, "n_landmarks is 'x'; give a whole number of at least 1"),
             ({"n_jobs": "all"}, "n_jobs is 'all'; give a whole number other than 0, or None"),
             ({"n_jobs": 0}, "n_jobs is 0; give a whole number other than 0, or None"),

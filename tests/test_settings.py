@@ -46,7 +46,7 @@ def test_settings_come_back_from_toml(fit):
         ("colour = 1", "plan does not know colour; the settings are n_components, kernel"),
         ("n_components = 3", "plan lacks audit, center"),
         (to_toml(Fit()).replace("n_components = 10", "n_components = 0"), "n_components is 0; give a whole number"),
-        (to_toml(Fit()).replace('"float32"', "32"), "precision is a int, not a str"),
+        (to_toml(Fit()).replace('"float32"', "32"), "precision must be text, not 32"),
     ],
 )
 def test_toml_that_is_not_just_the_settings_is_refused(text, words):

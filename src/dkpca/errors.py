@@ -14,7 +14,8 @@ InputError
 
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 __all__ = [
@@ -100,6 +101,15 @@ class DataWarning(UserWarning):
 
 class MissingPartyWarning(DataWarning):
     """New samples that were placed without a party of the fit."""
+
+
+@contextmanager
+def needed_from(extra: str, what: str) -> Iterator[None]:
+    """Say with which extra to install a package that is imported here, where it is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise InputError(f"{what} needs {error.name}; install it with: pip install 'dkpca[{extra}]'") from error
 
 
 def warn(sentences: Iterable[str], category: type[Warning] = DataWarning) -> None:

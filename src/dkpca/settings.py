@@ -77,25 +77,23 @@ def _is_rank(value: Any) -> bool:
     return isinstance(value, RankRule) or value == "auto" or whole(1)(value)
 
 
-def _is_memory(value: Any) -> bool:
-    return bool(arrays.as_bytes(value)) if isinstance(value, str) else whole(1)(value)
-
-
-def optional(valid: Check, words: str) -> Allowed:
-    """Return the check that lets None pass too."""
-    return _either(valid, lambda value: value is None), f"{words}, or None"
+def optional(*allowed: Allowed) -> Allowed:
+    """Return the check of what one of these allows, or None."""
+    checks, words = zip(*allowed, strict=True)
+    return _either(*checks, lambda value: value is None), f"{', '.join(words)}, or None"
 
 
 def choice(names: Sequence[str]) -> Allowed:
     return _named(*names), " or ".join(map(repr, names))
 
 
-FLAG: Allowed = (_is_flag, "True or False")
+FLAG: Allowed = (_is_flag, "true or false")
 COUNT: Allowed = (whole(1), "a whole number of at least 1")
-PARTIES = optional(
-    lambda value: whole(1)(value) or (isinstance(value, Sequence | Mapping) and not isinstance(value, str)),
-    "a whole number of at least 1, a list or dict of column groups",
+GROUPS: Allowed = (
+    lambda value: isinstance(value, Sequence | Mapping) and not isinstance(value, str),
+    "a list or dict of column groups",
 )
+PARTIES = optional(COUNT, GROUPS)
 
 
 def setting(default: Any, allowed: Allowed, text: str = "", *, option: str = "", choices: Sequence[str] = ()) -> Any:
@@ -106,7 +104,7 @@ def setting(default: Any, allowed: Allowed, text: str = "", *, option: str = "",
 
 def one_of(default: str | None, names: Sequence[str], text: str, option: str) -> Any:
     """Return a field that has one of these names, or None if that is its default."""
-    allowed = choice(names) if default is not None else optional(*choice(names))
+    allowed = choice(names) if default is not None else optional(choice(names))
     return setting(default, allowed, text, option=option, choices=names)
 
 
@@ -119,10 +117,7 @@ class Fit:
 
     n_components: int | float | None = setting(
         10,
-        optional(
-            _either(whole(1), _real(lambda share: 0 < share < 1)),
-            "a whole number of at least 1, a share between 0 and 1",
-        ),
+        optional(COUNT, (_real(lambda share: 0 < share < 1), "a share between 0 and 1")),
         "Number of components, or the share of the variance to capture.",
         option="--components",
     )
@@ -139,8 +134,8 @@ class Fit:
     gamma: float | str | dict[str, float] | None = setting(
         "scale",
         optional(
-            _either(POSITIVE, _named("scale", "auto"), _by_party(POSITIVE)),
-            "a positive number, 'scale', a number for each party (PARTY=NUMBER on the command line)",
+            (_either(POSITIVE, _named("scale", "auto")), "a positive number, 'scale'"),
+            (_by_party(POSITIVE), "a number for each party (PARTY=NUMBER on the command line)"),
         ),
         "Gamma of the kernel: a number, scale (1 / mean of what gamma multiplies over all parties: for rbf, the "
         "squared distance), none (1 / number of columns; chi2: 1), or PARTY=NUMBER once per party.",
@@ -148,15 +143,14 @@ class Fit:
     )
     weights: str | dict[str, float] | None = setting(
         None,
-        optional(
-            _either(_named(BALANCED, STATIS), _by_party(POSITIVE)),
-            "'balanced', 'statis', a dict of party to positive number",
-        ),
+        optional(choice((BALANCED, STATIS)), (_by_party(POSITIVE), "a dict of party to positive number")),
         "How much each party counts: balanced, statis (sum law), or PARTY=NUMBER once per party.",
         option="--weights",
     )
-    degree: int | None = setting(None, optional(*COUNT), "Degree of polynomial kernels.")
-    coef0: float | None = setting(None, optional(_real(math.isfinite), "a number"), "Constant of polynomial kernels.")
+    degree: int | None = setting(None, optional(COUNT), "Degree of polynomial kernels.")
+    coef0: float | None = setting(
+        None, optional((_real(math.isfinite), "a number")), "Constant of polynomial kernels."
+    )
     rank: str | int | RankRule | tuple[RankRule, ...] = setting(
         "auto",
         (_is_rank, "'auto', a whole number of at least 1, or rules of dkpca.rank"),
@@ -178,7 +172,7 @@ class Fit:
     )
     audit: int | None = setting(
         None,
-        optional(whole(1, MOST_AUDITED), f"a whole number from 1 to {MOST_AUDITED}"),
+        optional((whole(1, MOST_AUDITED), f"a whole number from 1 to {MOST_AUDITED}")),
         "Rows of the true kernel matrix that every party sends after the fusion, as a check.",
     )
     standardize: bool = setting(
@@ -190,7 +184,7 @@ class Fit:
     )
     lacking: str | None = setting(
         None,
-        optional(*choice(LACKING)),
+        optional(choice(LACKING)),
         "If a party has no row for a sample: drop (use only common samples), mean (use the party's mean row) or "
         "complete (predict the row from the other parties' data).",
         option="--lacking",
@@ -205,7 +199,7 @@ class Fit:
     )
     n_landmarks: int = setting(500, COUNT, "Number of landmarks at the center.")
     random_state: int | None = setting(
-        None, optional(whole(0), "a whole number of at least 0"), "Seed for drawing landmarks and audited rows."
+        None, optional((whole(0), "a whole number of at least 0")), "Seed for drawing landmarks and audited rows."
     )
 
     def __post_init__(self) -> None:
@@ -242,24 +236,27 @@ class Compute:
 
     n_jobs: int | None = setting(
         None,
-        optional(lambda value: whole()(value) and value != 0, "a whole number other than 0"),
+        optional((lambda value: whole()(value) and value != 0, "a whole number other than 0")),
         "Number of parties to run at once (default: one per core).",
         option="--jobs",
     )
     timeout: float | None = setting(
         None,
-        optional(POSITIVE, "a positive number of seconds"),
+        optional((POSITIVE, "a positive number of seconds")),
         "Seconds to wait for a party's answer (default: no limit).",
     )
     device: str | None = setting(
         None,
-        optional(lambda value: isinstance(value, str), "the name of a device such as 'cuda'"),
+        optional((lambda value: isinstance(value, str), "the name of a device such as 'cuda'")),
         "Device for the landmark solver, such as cuda (default: the CPU).",
         option="--device",
     )
     max_memory: int | str | None = setting(
         None,
-        optional(_is_memory, "a number of bytes, text such as '8GB'"),
+        optional(
+            (whole(1), "a number of bytes"),
+            (lambda value: isinstance(value, str) and bool(arrays.as_bytes(value)), "text such as '8GB'"),
+        ),
         "Maximum memory, such as 8GB (default: all free memory).",
         option="--max-memory",
     )
@@ -281,15 +278,6 @@ def check_value(name: str, value: Any, check: Allowed) -> Any:
     if not valid(value):
         raise InputError(f"{name} is {reprlib.repr(value)}; give {words}")
     return value
-
-
-def check_entries(values: Mapping[str, Any], allowed: Mapping[str, Allowed], source: object, *, what: str) -> None:
-    """Refuse entries of a TOML table that are unknown, or whose values cannot be used."""
-    unknown = sorted(set(values) - set(allowed))
-    if unknown:
-        raise InputError(f"{source}: unknown keys {unknown}; {what} has {sorted(allowed)}")
-    for key, value in values.items():
-        check_value(f"{source}: {key}", value, allowed[key])
 
 
 def check_fields(record: Any) -> None:

@@ -1,4 +1,4 @@
-"""Numbers and words for readers, and values as TOML."""
+"""Numbers and words for readers, values as TOML, and the values in TOML and JSON from strangers."""
 
 import datetime
 import json
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 DEEPEST = 16  # tables inside tables of a TOML file
+DEEPEST_JSON = 32  # ours have five levels
 _KEY = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?)"""
 _DOT = r"[ \t]*+\.[ \t]*+"
 _LONG = r"""\"{3}(?:(?!\"{3})(?:\\.|[^\\]))*+(?:\"{3,5}+|\Z)|'{3}(?:(?!'{3}).)*+(?:'{3,5}+|\Z)"""
@@ -31,12 +32,41 @@ def toml_values(text: str) -> dict[str, Any]:
     if LONG_NUMBER.search(text):
         raise OutsizeError("a number of thousands of digits")
     try:
-        return tomllib.loads(text)
+        values = tomllib.loads(text)
     except RecursionError as error:
         raise OutsizeError(TOO_DEEP) from error
+    if _deeper(values, DEEPEST):
+        raise OutsizeError(TOO_DEEP)
+    return values
 
 
-def deeper(value: Any, most: int) -> bool:
+def json_values(text: str | bytes) -> Any:
+    """Return the value in JSON: no deeper than ours, every key once, every number finite; or raise `ValueError`."""
+    try:
+        text = text.decode() if isinstance(text, bytes) else text  # json would take UTF-16 and a byte order mark too
+        value = json.loads(text, parse_constant=_finite, parse_float=_finite, object_pairs_hook=_each_key_once)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if _deeper(value, DEEPEST_JSON - 1):  # what a function that calls itself on every level could not walk through
+        raise ValueError(f"it is nested more than {DEEPEST_JSON} levels deep")
+    return value
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):  # NaN and Infinity, too
+        raise ValueError(f"{digits[:20]} is no number, or more than one can hold")
+    return value
+
+
+def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
+        raise ValueError("a key is there twice")
+    return entries
+
+
+def _deeper(value: Any, most: int) -> bool:
     """Whether tables and lists lie in each other more than so many deep."""
     level = [value]
     for _ in range(most + 1):

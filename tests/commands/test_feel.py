@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from dkpca import errors
-from dkpca.cli import _say, catalog, options
-from dkpca.cli.catalog import LazyGroup
+from dkpca import cli, errors
+from dkpca.cli import LazyGroup, _say, options
 from dkpca.cli.output import table as as_table
 from testkit import reference
 from testkit.program import PROGRAM
@@ -51,13 +50,13 @@ def test_a_party_waits_neither_for_scikit_learn_nor_for_pandas(office, last):
 
 def test_every_command_is_listed_with_its_first_line_under_its_heading():
     for name, listed in LazyGroup(name="dkpca").commands.items():
-        command = catalog.load(name)
+        command = cli.load(name)
         assert listed.help.split() == (command.help or "").partition("\n\n")[0].split(), name
         assert vars(listed)["rich_help_panel"] == command.rich_help_panel, name
 
 
 def test_a_command_has_20_options_at_most():
-    counts = {name: len(catalog.load(name).params) - 1 for name in catalog.MODULES}
+    counts = {name: len(cli.load(name).params) - 1 for name in cli.MODULES}
     assert {name: count for name, count in counts.items() if count > 20} == {}
 
 

@@ -126,7 +126,7 @@ def categories(seed=0):
 def test_a_wrong_setting_is_named_and_nothing_else_is(office):
     for given, words in (
         (("--kernel", "fast"), "dkpca: kernel 'fast' is unknown here"),
-        (("--set", "center=3"), "dkpca: center is a int"),
+        (("--set", "center=3"), "dkpca: center must be true or false, not 3"),
     ):
         assert office.refused("fit", *SOURCES, *FIT, *given).startswith(words)
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dkpca.cli.inspecting import may_send
+from dkpca.cli.at_party import may_send
 from dkpca.party.recovery import Measurement
 
 SUMMARIZE = ("summarize", "bank.csv", "--id", "person", "--gamma", 0.05, "--rank", 20, "--out", "bank.summary")

@@ -101,12 +101,12 @@ def test_columns_that_party_toml_leaves_out_are_not_correlated(party):
 @pytest.mark.parametrize(
     ("entry", "value", "reason"),
     [
-        ("n_parties", "<script>alert(1)</script>", "n_parties is a str, not a int"),
+        ("n_parties", "<script>alert(1)</script>", "n_parties must be a whole number, not '<script>"),
         ("n_parties", 10**400, "n_parties"),
-        ("captured_share_at_least", None, "captured_share_at_least is a NoneType, not a float"),
+        ("captured_share_at_least", None, "captured_share_at_least must be a number, not None"),
         ("optimality_at_least", -1e308, "optimality_at_least is -1e+308, not a share from 0 to 1"),
-        ("optimality_estimate", "x", "optimality_estimate is a str, not a float"),
-        ("meaning", {"a": 1}, "meaning is a dict, not a str"),
+        ("optimality_estimate", "x", "optimality_estimate must be a number, not 'x'"),
+        ("meaning", {"a": 1}, "meaning must be text, not {'a': 1}"),
         (None, [1], "does not have the fields of its kind"),
     ],
 )

@@ -180,7 +180,7 @@ def test_what_is_not_guessed_is_refused_with_the_way_out(tmp_path, text, encodin
 def test_a_table_as_pandas_writes_it_has_an_unnamed_first_column(tmp_path):
     path = written(tmp_path, ",a\n0,1.5\n1,2.5\n")
     assert column_names(path) == ["unnamed_1", "a"]
-    assert read_ids(path, "unnamed_1") == ["0", "1"]
+    assert read_ids(path, Reading("unnamed_1")) == ["0", "1"]
 
 
 @pytest.mark.parametrize("short", ["2,5", "3"])

@@ -52,7 +52,7 @@ def test_awkward_ids_come_back_exactly_as_they_came(tmp_path, suffix):
     else:
         frame.write_ipc(path)
     assert read(path, Reading("id")).ids == AWKWARD
-    assert read_ids(path, "id") == AWKWARD
+    assert read_ids(path, Reading("id")) == AWKWARD
 
 
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, lambda columns: pl.DataFrame(columns).to_arrow()])

@@ -11,7 +11,7 @@ from dkpca.cli import options as o
 from dkpca.cli.options import GivenSettings
 from dkpca.errors import InputError
 from dkpca.exchange.holdings import Holding
-from dkpca.settings import Fit, check_entries, from_values
+from dkpca.settings import Fit, from_values
 from dkpca.store import party_file
 from dkpca.store.party_file import PartyFile
 from dkpca.tables.reading import TEXT_COLUMNS, Reading, explained
@@ -45,7 +45,7 @@ def _of_field(each: Field[Any], panel: str) -> Any:
 AT_HAND: Mapping[str, Any] = {"path": TablePath, "party": o.PartyName, "id_column": o.Id}
 OPTIONS: Mapping[str, Any] = {
     key: _of_field(each, PANEL if key in party_file.READING else WRITTEN)
-    for key, each in (party_file.READING | party_file.DIALECT).items()
+    for key, each in party_file.FIELDS.items()
     if each.metadata["option"] and key != "id"
 }
 
@@ -71,11 +71,8 @@ def reading(before: Reading, given: Mapping[str, Any]) -> Reading:
         if how not in TEXT_COLUMNS:
             item = f"{column}{separator}{how}"
             raise InputError(f"--text {item!r} is not one of {', '.join(TEXT_COLUMNS)}, nor COLUMN= one of them")
-        changes |= {} if separator else {"text": how}
-    if any(separator for _, separator, _ in texts):
-        changes["text_of"] = {column: how for column, separator, how in texts if separator}
-    check_entries(changes, party_file.KEYS, "options", what="a table")
-    return party_file.reading_of(party_file.described(before) | changes)
+        changes |= {"text_of": changes.get("text_of", {}) | {column: how}} if separator else {"text": how}
+    return party_file.reading_of(party_file.described(before) | changes, "options")
 
 
 # Gives a command its table, by name or by party.toml, as `table`; the second also with options about how to read it.

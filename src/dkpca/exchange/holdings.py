@@ -41,8 +41,7 @@ class Holding:
 
     def ids(self) -> list[str]:
         """Ids of all rows, without loading the rest of the table."""
-        assert self.reading.id_column is not None
-        return read_ids(self.path, self.reading.id_column, self.reading.dialect, self.reading.id_normalize)
+        return read_ids(self.path, self.reading)
 
 
 @dataclass

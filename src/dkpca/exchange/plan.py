@@ -19,7 +19,7 @@ from dkpca.errors import InputError, ProtectionError, WireError
 from dkpca.exchange import sealed
 from dkpca.exchange.folder import MOST_FILES, check_name
 from dkpca.exchange.identity import Secrets, check_keys, sha256
-from dkpca.wording import DEEPEST, TOO_DEEP, OutsizeError, as_toml, deeper, printable, toml_values
+from dkpca.wording import OutsizeError, as_toml, printable, toml_values
 
 VERSION = 2
 DAYS = 90  # that a study lasts by default
@@ -289,8 +289,6 @@ def _parsed(raw: bytes, what: str, record: type[Any]) -> dict[str, Any]:
     valid = {name: hint.__metadata__[0] for name, hint in get_type_hints(record, include_extras=True).items()}
     try:
         values = toml_values(raw.decode())
-        if deeper(values, DEEPEST):
-            raise OutsizeError(TOO_DEEP)
     except ValueError as error:
         reason = f"has {error}" if isinstance(error, OutsizeError) else "is not a TOML file"
         raise InputError(f"{what} {reason}; do not sign it") from error

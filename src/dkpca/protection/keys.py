@@ -4,13 +4,12 @@ A share of the group key is the same for all parties; a pair seed is for two of 
 party can compute the group key, and nobody but the two of a pair its key.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from dkpca.errors import InputError
+from dkpca.errors import needed_from
 from dkpca.messages import SEED_BYTES, Seed
 
 GROUP, PAIR, OWN = b"dkpca group key 2\0", b"dkpca pair key 2\0", b"dkpca party 2\0"
@@ -19,7 +18,7 @@ Numbers = np.ndarray[Any, Any]
 
 def hkdf(secret: bytes, info: bytes) -> bytes:
     """Derive 32 bytes by HKDF with SHA-256 and no salt (RFC 5869)."""
-    with _from_extra():
+    with needed_from("protect", "protect="):
         from cryptography.hazmat.primitives.hashes import SHA256
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
     return HKDF(SHA256(), SEED_BYTES, None, info).derive(secret)
@@ -51,7 +50,7 @@ def pair_key(secret: bytes, run: str, party: str, roster: Sequence[str], seed: S
 
 def stream(key: bytes, n_bytes: int) -> bytes:
     """ChaCha20 under a key that is used for this alone, hence without a nonce."""
-    with _from_extra():
+    with needed_from("protect", "protect="):
         from cryptography.hazmat.primitives.ciphers import Cipher
         from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
     return Cipher(ChaCha20(key, b"\0" * 16), mode=None).encryptor().update(b"\0" * n_bytes)
@@ -60,15 +59,6 @@ def stream(key: bytes, n_bytes: int) -> bytes:
 def uniform(key: bytes, count: int) -> Numbers:
     """Uniform whole numbers of 64 bits."""
     return np.frombuffer(stream(key, 8 * count), dtype="<u8")
-
-
-@contextmanager
-def _from_extra() -> Iterator[None]:
-    """Say how to install cryptography where it is missing."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise InputError("protect= needs cryptography; install it with: pip install 'dkpca[protect]'") from error
 
 
 def _context(run: str, names: Sequence[str]) -> bytes:

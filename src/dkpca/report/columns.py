@@ -79,10 +79,8 @@ def read_labels(path: Path, how: Reading, wanted: Sequence[str]) -> LabelTable:
 
 def category_column(name: str, values: Sequence[str], *, group: str, order: Sequence[str] = ()) -> LabelColumn:
     """Categories, the most frequent first unless their order is given; no value comes last."""
-    counts = Counter(values)
-    ordered = order or sorted(counts, key=lambda value: (-counts[value], value))
-    found = [value for value in ordered if value in counts and value != NONE]
-    categories = (*found, NONE) if NONE in counts else tuple(found)
+    counts, place = Counter(values), {value: number for number, value in enumerate(order)}
+    categories = tuple(sorted(counts, key=lambda own: (own == NONE, place.get(own, 0), -counts[own], own)))
     position = {category: code for code, category in enumerate(categories)}
     codes = np.array([position[value] for value in values], dtype=np.uint32)
     return LabelColumn(name, group, codes=codes, categories=categories)
@@ -152,7 +150,7 @@ def _as_numbers(values: pl.Series) -> Iterator[tuple[str, Any]]:
         yield values.name, numerals.as_floats(values)
     elif isinstance(values.dtype, TEXT) and values.n_unique() <= MOST_KINDS:
         for category in sorted(values.cast(pl.String).drop_nulls().unique().to_list()):
-            yield f"{values.name} = {category}", numerals.as_indicator(values, category)
+            yield f"{values.name} = {category}", numerals.as_floats(values.cast(pl.String) == category)
 
 
 def _standardized(values: Any) -> Any:

@@ -112,7 +112,7 @@ def _scores_in(path: Path) -> Source:
 
 def with_own_ids(source: Source, table: Path, how: Reading) -> Source:
     """Name the samples as the party that reads the page does; its ids are matched as the parties agreed."""
-    ids = reading.read_ids(table, how.id_column or "", how.dialect, how.id_normalize)
+    ids = reading.read_ids(table, how)
     keys = matching_keys(ids, how.id_normalize)
     fingerprints = (messages.digest(keys), messages.row_number_digest(len(ids)))
     if source.digest in fingerprints and len(ids) == len(source.names):

@@ -23,8 +23,9 @@ from dkpca.linalg.arrays import Array
 from dkpca.messages import Fingerprint, Message, Summary
 from dkpca.party.state import ANOTHER_VERSION, PartyState, Shield, State, SumState
 from dkpca.store import storage
-from dkpca.wire import codec, container, strict_json
+from dkpca.wire import codec, container
 from dkpca.wire.container import MODEL, PRIVATE, Arrays, Buffer, Header
+from dkpca.wording import json_values
 
 STATE_VERSION = 1
 SUM_STATE = "masked sum"
@@ -140,8 +141,8 @@ def encode_model(model: FusedModel) -> bytes:
     """Return the model as the bytes of one file, with the messages it was made from."""
     for kernel in model.kernels.values():
         check_offered(kernel)
-    sent = {name: wire.encode(summary) for name, summary in model.received.items()}
-    return b"".join(model_pieces(model, {INSIDE + name: _as_array(data) for name, data in sent.items()}))
+    sent = {INSIDE + name: wire.encode(summary) for name, summary in model.received.items()}
+    return b"".join(model_pieces(model, _as_arrays(sent)))
 
 
 def model_pieces(model: FusedModel, inside: Mapping[str, Array] | None = None) -> list[Buffer]:
@@ -168,23 +169,6 @@ def decode_model(data: Buffer, beside: Mapping[str, Summary] | None = None) -> F
     summaries = beside or {name: _message(array.tobytes(), Summary) for name, array in sorted(inside.items())}
     if header.get("summary_ids") != _ids(summaries):
         raise WireError("does not belong to its messages")
-    return _model(header, arrays, summaries)
-
-
-def model_beside(directory: Path) -> FusedModel:
-    """Read the model of a run, with the messages beside it."""
-    file = directory / MODEL_FILE
-    if not file.exists():
-        raise InputError(f"{directory}: has no model; a command was interrupted there, or is at work: repeat it")
-    summaries = {name: item.message for name, item in stored_summaries(directory).items()}
-    with naming(file):
-        try:
-            return decode_model(storage.mapped(file), summaries)
-        except WireError as error:
-            raise WireError(f"{error}; repeat 'dkpca fuse --out {directory}'") from error
-
-
-def _model(header: Header, arrays: Arrays, summaries: Mapping[str, Summary]) -> FusedModel:
     fields, lacked = _as_today(dict(header.get("fields") or {}), arrays), None
     if LACKING in fields:
         said, settings = codec.values(SAID, fields.pop(LACKING), what="not a model"), fields.get("settings")
@@ -205,6 +189,18 @@ def _model(header: Header, arrays: Arrays, summaries: Mapping[str, Summary]) -> 
     if not summaries or not _fits(model, next(iter(summaries.values())).n_samples):
         raise WireError("has arrays of other shapes than the messages that belong to it")
     return model
+
+
+def model_beside(directory: Path, items: Mapping[str, Received]) -> FusedModel:
+    """Read the model of a run, with its messages, which lie beside it."""
+    file = directory / MODEL_FILE
+    if not file.exists():
+        raise InputError(f"{directory}: has no model; a command was interrupted there, or is at work: repeat it")
+    with naming(file):
+        try:
+            return decode_model(storage.mapped(file), {name: item.message for name, item in items.items()})
+        except WireError as error:
+            raise WireError(f"{error}; repeat 'dkpca fuse --out {directory}'") from error
 
 
 def _as_today(fields: Header, arrays: Arrays) -> Header:
@@ -248,8 +244,8 @@ def _parted(arrays: Arrays, prefix: str) -> tuple[Arrays, Arrays]:
     return found, Arrays({name: own for name, own in arrays.items() if not name.startswith(prefix)})
 
 
-def _as_array(data: bytes) -> Array:
-    return np.frombuffer(data, dtype=np.uint8)
+def _as_arrays(files: Mapping[str, bytes]) -> Arrays:
+    return {name: np.frombuffer(data, dtype=np.uint8) for name, data in files.items()}
 
 
 def _ids(summaries: Mapping[str, Summary]) -> dict[str, str]:
@@ -286,8 +282,7 @@ def write_estimator(path: Path, fitted: Fitted) -> None:
         "parameters": {name: codec.plain(value) for name, value in fitted.parameters.items()},
         "facts": codec.described(fitted, skip=APART),
     }
-    arrays = {name: _as_array(data) for name, data in files.items()}
-    storage.write(path, container.pack(header, arrays, entry=PRIVATE), private=True)
+    storage.write(path, container.pack(header, _as_arrays(files), entry=PRIVATE), private=True)
 
 
 def read_estimator(path: Path, hints: Mapping[str, Any]) -> Fitted:
@@ -299,35 +294,32 @@ def read_estimator(path: Path, hints: Mapping[str, Any]) -> Fitted:
         header, arrays = container.unpack(data, entry=PRIVATE, max_header=MOST_PRIVATE_HEADER)
         if "estimator" not in header:
             raise WireError("the state of one party, not a fitted estimator; dkpca.load opens it")
-        return _fitted(container.verify(header, arrays), arrays, hints)
-
-
-def _fitted(header: Mapping[str, Any], arrays: Arrays, hints: Mapping[str, Any]) -> Fitted:
-    what, kind = f"{ESTIMATOR} of dkpca {header.get('dkpca', '0.1')}", header["estimator"]
-    given = header.get("parameters")
-    if kind not in (1, ESTIMATOR_VERSION):
-        raise WireError(f"{what}: has format version {kind!r}; this dkpca reads 1 and {ESTIMATOR_VERSION}")
-    if isinstance(given, dict):
-        given = {name: value for name, value in given.items() if name not in FORMER}
-    states, others = _parted(arrays, INNER_STATE)
-    if INNER_MODEL not in others or not set(others) <= {INNER_MODEL, IDS}:
-        raise WireError(f"{what}: does not have the parts of its kind; save it again")
-    fitted = codec.decode(
-        Fitted,
-        header.get("facts"),
-        what=what,
-        parameters=codec.values(hints, given, what=what),
-        model=decode_model(others[INNER_MODEL].tobytes()),
-        states={name: decode_state(data.tobytes()) for name, data in states.items()},
-        ids=_labels(others[IDS].tobytes()) if IDS in others else None,
-    )
-    if set(states) != set(fitted.party_names):
-        raise WireError(f"{what}: does not have the parts of its kind; save it again")
-    if fitted.shield.protect != "none" and kind == 1:
-        raise WireError(f"{what}: a protected fit from before version 2 of the protocol; fit again")
-    if fitted.sources:
-        raise WireError(f"{what}: a fit of tables given as paths, which are no longer opened; fit again")
-    return fitted
+        header = container.verify(header, arrays)
+        what, kind = f"{ESTIMATOR} of dkpca {header.get('dkpca', '0.1')}", header["estimator"]
+        given = header.get("parameters")
+        if kind not in (1, ESTIMATOR_VERSION):
+            raise WireError(f"{what}: has format version {kind!r}; this dkpca reads 1 and {ESTIMATOR_VERSION}")
+        if isinstance(given, dict):
+            given = {name: value for name, value in given.items() if name not in FORMER}
+        states, others = _parted(arrays, INNER_STATE)
+        if INNER_MODEL not in others or not set(others) <= {INNER_MODEL, IDS}:
+            raise WireError(f"{what}: does not have the parts of its kind; save it again")
+        fitted = codec.decode(
+            Fitted,
+            header.get("facts"),
+            what=what,
+            parameters=codec.values(hints, given, what=what),
+            model=decode_model(others[INNER_MODEL].tobytes()),
+            states={name: decode_state(data.tobytes()) for name, data in states.items()},
+            ids=_labels(others[IDS].tobytes()) if IDS in others else None,
+        )
+        if set(states) != set(fitted.party_names):
+            raise WireError(f"{what}: does not have the parts of its kind; save it again")
+        if fitted.shield.protect != "none" and kind == 1:
+            raise WireError(f"{what}: a protected fit from before version 2 of the protocol; fit again")
+        if fitted.sources:
+            raise WireError(f"{what}: a fit of tables given as paths, which are no longer opened; fit again")
+        return fitted
 
 
 def _label(label: Any) -> Any:
@@ -337,7 +329,7 @@ def _label(label: Any) -> Any:
 
 
 def _labels(data: bytes) -> tuple[Any, ...]:
-    labels = strict_json.loads(data)
+    labels = json_values(data)
     if not isinstance(labels, list) or not all(isinstance(label, str | int | float) for label in labels):
         raise WireError(f"{ESTIMATOR}: does not have the ids of its samples as a list; save it again")
     return tuple(labels)

@@ -11,7 +11,7 @@ from typing import Any
 
 from dkpca.errors import InputError
 from dkpca.party.limits import Limits
-from dkpca.settings import Allowed, check_entries, from_values
+from dkpca.settings import Allowed, check_value, from_values
 from dkpca.store import storage
 from dkpca.tables.ids import check_ways
 from dkpca.tables.reading import Reading
@@ -25,10 +25,11 @@ def keyed(record: type[Any]) -> dict[str, Field[Any]]:
 
 
 READING, DIALECT = keyed(Reading), keyed(Dialect)
+FIELDS = READING | DIALECT
 KEYS: Mapping[str, Allowed] = {
     "party": NAME,
     "table": (NAME[0], "the name of a file, relative to this one"),
-    **{key: each.metadata["allowed"] for key, each in (READING | DIALECT).items()},
+    **{key: each.metadata["allowed"] for key, each in FIELDS.items()},
 }
 
 
@@ -44,10 +45,10 @@ class PartyFile:
 def read(path: Path) -> PartyFile:
     """Read party.toml; every key has to be one this library uses."""
     values = storage.read_toml(path, "see 'Tables' in the documentation")
-    check_entries(values, KEYS, path, what="a party")
+    reading = reading_of(values, path)
     if not values.get("table"):
         raise InputError(f"{path}: names no table; write table = with the name of a file")
-    return PartyFile(values.get("party"), path.parent / values["table"], reading_of(values))
+    return PartyFile(values.get("party"), path.parent / values["table"], reading)
 
 
 def read_limits(path: Path) -> Limits:
@@ -60,17 +61,17 @@ def read_limits(path: Path) -> Limits:
 
 def described(reading: Reading) -> dict[str, Any]:
     """Settings of a reading by the keys of party.toml; those that are as they would be anyway are left out."""
-    values = {key: getattr(reading, each.name) for key, each in READING.items()}
-    values |= {key: getattr(reading.dialect, each.name) for key, each in DIALECT.items()}
-    return {
-        key: dict(value) if key == "text_of" else list(value) if isinstance(value, tuple) else value
-        for key, value in values.items()
-        if value != (READING | DIALECT)[key].default
-    }
+    values = vars(reading) | vars(reading.dialect)
+    changed = {key: values[each.name] for key, each in FIELDS.items() if values[each.name] != each.default}
+    return changed | ({"text_of": dict(changed["text_of"])} if "text_of" in changed else {})
 
 
-def reading_of(values: Mapping[str, Any]) -> Reading:
-    """Return the reading that entries of party.toml describe."""
+def reading_of(values: Mapping[str, Any], source: object) -> Reading:
+    """Return the reading that entries of party.toml describe, or options; refuse those that cannot be used."""
+    if unknown := sorted(set(values) - set(KEYS)):
+        raise InputError(f"{source}: unknown keys {unknown}; a party has {sorted(KEYS)}")
+    for key, value in values.items():
+        check_value(f"{source}: {key}", value, KEYS[key])
     plain: dict[str, Any] = {
         key: tuple(value.items()) if isinstance(value, dict) else tuple(value) if isinstance(value, list) else value
         for key, value in values.items()

@@ -9,7 +9,7 @@ The messages alone are enough: a center that died, or that gets one more summary
 """
 
 import platform
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cache, partial
@@ -26,11 +26,11 @@ from dkpca.fusion.scoring import Placed, outside_at_center
 from dkpca.linalg.arrays import let_go, to_numpy
 from dkpca.messages import Count, Rows, Summary
 from dkpca.store import storage
-from dkpca.store.files import MODEL_FILE, Received, by_party, model_beside, model_pieces, receive, stored_summaries
+from dkpca.store.files import MODEL_FILE, Received, by_party, model_beside, model_pieces, stored_summaries
 from dkpca.store.storage import Content
 from dkpca.tables.formats import embedding_files
 from dkpca.tables.ids import matching_keys
-from dkpca.tables.reading import read_ids
+from dkpca.tables.reading import Reading, read_ids
 from dkpca.wire import codec
 from dkpca.wire.container import Buffer
 
@@ -103,7 +103,7 @@ class Run:
 
 def fuse(
     path: Path,
-    summaries: Iterable[Path | Received],
+    received: Sequence[Received],
     *,
     roster: Sequence[str] = (),
     without: Sequence[str] = (),
@@ -123,7 +123,6 @@ def fuse(
     """
     check(path)
     new = not path.exists()
-    received = [each if isinstance(each, Received) else receive(each, Summary) for each in summaries]
     with ExitStack() as held:
         if not new:
             held.enter_context(storage.writing(path))
@@ -144,18 +143,12 @@ def load(path: Path) -> Run:
     stated = read_settings(path)
     if not stated:
         raise InputError(f"{path}: is not a run directory; make one with 'dkpca fuse' or 'dkpca fit'")
-    model, named_by, ways = model_beside(path), stated.get("sample_names", "ids"), stated.get("id_normalize", ())
-    # The model and the messages say it all again; the file adds what made them.
-    settings = settings_of(model, stored_summaries(path), named_by, ways) | {"versions": stated.get("versions", {})}
+    items, ways = stored_summaries(path), stated.get("id_normalize", ())
+    model = model_beside(path, items)
     summary = next(iter(model.summaries.values()))
-    if named_by == ROW_NUMBERS:
-        return Run(path, model, settings, [*map(str, range(summary.n_samples))])
-    names = stored_names(path, summary.sample_digest, ways)
-    if names is None:
-        raise InputError(
-            f"{path / 'embedding.parquet'}: does not have the samples' names; repeat 'dkpca fuse --out {path}' "
-            "with --ids"
-        )
+    names, named_by = names_of(path, {"sample_names": "ids"} | stated, summary, None, ways)
+    # The model and the messages say it all again; the file adds what made them.
+    settings = settings_of(model, items, named_by, ways) | {"versions": stated.get("versions", {})}
     return Run(path, model, settings, names)
 
 
@@ -184,7 +177,7 @@ def _fused(path: Path, before: Mapping[str, Any], accepted: Mapping[str, Receive
     if isinstance(weights, Mapping) and set(weights) != set(accepted):
         raise InputError(f"the weights are for {sorted(weights)}, the parties are {sorted(accepted)}; give --weights")
     if before.get("covariates"):
-        settings["covariates"] = model_beside(path).covariates
+        settings["covariates"] = model_beside(path, stored_summaries(path)).covariates
     fuse = partial(fused_model.fuse, [item.message for item in accepted.values()], **settings)
     return fused_model.fused(wanted, lambda count: fuse(n_components=count))
 
@@ -253,16 +246,6 @@ def parties_in(path: Path) -> list[str]:
     return sorted(file.stem for file in (path / "messages").glob("*.summary"))
 
 
-def stored_names(path: Path, digest: str, id_normalize: Sequence[str]) -> list[str] | None:
-    """Sample names in a run, if they are there, whole, and those of the messages."""
-    for name in ("embedding.parquet", "embedding.csv"):
-        with suppress(InputError, StorageError):
-            names = read_ids(path / name, "sample")
-            if messages.digest(matching_keys(names, id_normalize)) == digest:
-                return names
-    return None
-
-
 def names_of(
     path: Path, before: Mapping[str, Any], summary: Summary, given: Sequence[str] | None, id_normalize: Sequence[str]
 ) -> tuple[Sequence[str], Literal["ids", "row numbers"]]:
@@ -272,11 +255,19 @@ def names_of(
             f"the {len(given)} ids given are not those of the {summary.n_samples} samples in the messages, in their "
             "order; give the ids that the parties used, with their --id-normalize"
         )
-    names = stored_names(path, summary.sample_digest, id_normalize) if given is None else given
-    if names is not None:
-        return names, "ids"
-    if before.get("sample_names") == "ids" and summary.sample_digest != messages.row_number_digest(summary.n_samples):
-        raise FusionError(f"{path}: the names of the samples so far cannot be read; name them with --ids")
+    if given is not None:
+        return given, "ids"
+    named_by = before.get("sample_names")
+    for file in () if named_by == ROW_NUMBERS else ("embedding.parquet", "embedding.csv"):
+        with suppress(InputError, StorageError):
+            names = read_ids(path / file, Reading("sample"))
+            if messages.digest(matching_keys(names, id_normalize)) == summary.sample_digest:
+                return names, "ids"
+    if named_by == "ids" and summary.sample_digest != messages.row_number_digest(summary.n_samples):
+        raise FusionError(
+            f"{path}: the names of the samples cannot be read from embedding.parquet; repeat 'dkpca fuse --out "
+            f"{path}' with --ids"
+        )
     return [*map(str, range(summary.n_samples))], ROW_NUMBERS
 
 

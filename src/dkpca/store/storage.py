@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from dkpca.errors import InputError, StorageError
-from dkpca.wording import in_bytes, toml_values
+from dkpca.wording import in_bytes, json_values, toml_values
 
 PRIVATE_MODE, PUBLIC_MODE = 0o600, 0o666  # the second is narrowed by the umask
 
@@ -164,10 +164,8 @@ def read_toml(path: Path, advice: str) -> dict[str, Any]:
 
 def read_json(path: Path) -> Any:
     """Return the value in a JSON file, or raise `InputError` with the reason why there is none."""
-    from dkpca.wire import strict_json  # which loads NumPy, and a member of a study that waits does not
-
     try:
-        return strict_json.loads(read(path, at_most=MOST_SETTINGS))
+        return json_values(read(path, at_most=MOST_SETTINGS))
     except ValueError as error:
         raise InputError(f"{path}: cannot be read ({error})") from error
 

@@ -94,16 +94,14 @@ def from_array(array: Any) -> pl.DataFrame:
     """Columns x0, x1, ... of a matrix; a vector is the column x."""
     if not array.nbytes or array.ndim > 2:
         raise InputError(f"array of shape {array.shape} has no values, or is no table of rows and columns")
-    columns = {"x": array} if array.ndim == 1 else {f"x{j}": array[:, j] for j in range(array.shape[1])}
-    return pl.DataFrame(columns)
+    return pl.DataFrame(array, schema=["x"] if array.ndim == 1 else [f"x{j}" for j in range(array.shape[1])])
 
 
 def _annotated(path: Path) -> Opened:
     """X of an AnnData file, or of a modality of a MuData file, beside the names of its observations."""
     ids, names, X = scverse.read(path)
     check_names([scverse.IDS, *names], str(path))
-    columns = [pl.Series(name, X[:, j]) for j, name in enumerate(names)]
-    frame = pl.DataFrame([pl.Series(scverse.IDS, ids, dtype=pl.String), *columns])
+    frame = pl.DataFrame(X, schema=names).insert_column(0, pl.Series(scverse.IDS, ids, dtype=pl.String))
     return Opened(str(path), frame.lazy(), frame.columns)
 
 
@@ -169,11 +167,6 @@ def _refuse_padding(path: Path, id_column: str) -> None:
 
 def embedding_files(ids: Sequence[str], scores: np.ndarray[Any, Any], **marks: Sequence[bool]) -> dict[str, Writer]:
     """Scores as CSV and Parquet: the first column has the sample ids, the last ones the marks of new samples."""
-    table = pl.DataFrame(
-        [
-            pl.Series("sample", list(ids), dtype=pl.String),
-            *(pl.Series(f"component_{d + 1}", scores[:, d]) for d in range(scores.shape[1])),
-            *(pl.Series(mark, list(of), dtype=pl.Boolean) for mark, of in marks.items()),
-        ]
-    )
+    components = {f"component_{d + 1}": scores[:, d] for d in range(scores.shape[1])}
+    table = pl.DataFrame({"sample": list(ids), **components, **marks})
     return {"embedding.csv": table.write_csv, "embedding.parquet": table.write_parquet}

@@ -4,6 +4,7 @@ The ways decide which ids are the same; the ids that a party shows stay as they 
 matched, so that parties that agreed on different ways match nothing, instead of a part.
 """
 
+import functools
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -105,14 +106,8 @@ def matching_keys(ids: Sequence[str], ways: Sequence[str]) -> list[str]:
 def made_alike(ways: Iterable[str]) -> Callable[[str], str]:
     """Return the function that makes one id alike."""
     steps = [WAYS[way] for way in check_ways(ways)]
-
-    def alike(text: str) -> str:
-        for step in steps:
-            text = step(text)
-        # Folding the case can take a composed letter apart again.
-        return unicodedata.normalize("NFC", text) if "unicode" in ways else text
-
-    return alike
+    steps += [WAYS["unicode"]] * ("unicode" in ways)  # folding the case can take a composed letter apart again
+    return lambda text: functools.reduce(lambda made, step: step(made), steps, text)
 
 
 def written_like(text: str) -> str:

@@ -21,7 +21,7 @@ import array_api_compat
 import numpy as np
 import scipy.sparse
 
-from dkpca.errors import InputError, warn
+from dkpca.errors import InputError, needed_from, warn
 from dkpca.linalg.arrays import Array, device, dtype_name, free_memory, namespace
 from dkpca.messages import check_party_name
 from dkpca.party.state import State
@@ -525,20 +525,14 @@ def as_numbers(state: State, table: Any) -> Any:
     """New rows in the form that the state expects: as they are, or prepared as the commands did at the fit."""
     if state.preparation is None:
         return like_fit(state.party, table, state.columns)
-    try:
+    with needed_from("cli", f"party {state.party!r}: its table, which the dkpca command prepared,"):
         return import_module("dkpca.tables.preparation").new_rows(state, table)
-    except ModuleNotFoundError as error:
-        what = f"party {state.party!r}: the dkpca command prepared its table, which needs {error.name}"
-        raise InputError(f"{what}; pip install 'dkpca[cli]'") from error
 
 
 def as_precise_as(X: Any, scores: Array) -> Array:
     """Scores in float32, if all tables were; what was computed in between was not."""
-    kinds = {
-        str(kind).lower()
-        for table in (by_party(X) or {"X": X}).values()
-        for kind in (table.dtypes if hasattr(table, "dtypes") else [getattr(table, "dtype", None)])
-    }
+    tables = (by_party(X) or {"X": X}).values()
+    kinds = {str(kind).lower() for own in tables for kind in getattr(own, "dtypes", [getattr(own, "dtype", None)])}
     return scores.astype(np.float32) if isinstance(scores, np.ndarray) and kinds == {"float32"} else scores
 
 

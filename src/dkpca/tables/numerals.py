@@ -113,8 +113,3 @@ def as_floats(column: pl.Series) -> Any:
     if is_date(column.dtype):
         column = column.dt.cast_time_unit("us").to_physical().cast(pl.Float64) / DAY
     return column.cast(pl.Float64, strict=False).fill_null(float("nan")).to_numpy()
-
-
-def as_indicator(column: pl.Series, category: str) -> Any:
-    """1 where a column of text has this category, 0 where another, NaN where none."""
-    return as_floats(column.cast(pl.String) == category)

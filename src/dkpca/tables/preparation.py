@@ -184,11 +184,8 @@ def share_missing(values: pl.Series, reading: Reading) -> float:
 
 def _expanded(table: Table, name: str, reading: Reading, notes: list[str]) -> list[Column]:
     """Columns of numbers that one column of the table gives, text expanded where asked for."""
-    kind, how = table.frame.schema[name], reading.text_handling(name)
-    if how != "codes" and (kind.is_numeric() or kind == pl.Boolean):
-        return [Column(name)]
-    values = table.frame[name]
-    if numerals.is_date(kind):
+    values, how = table.frame[name], reading.text_handling(name)
+    if numerals.is_date(values.dtype):
         if reading.dates != "number":
             raise InputError(
                 f"{table.source}: column {name!r} holds dates; use --dates number ({numerals.DATE_RULE}) or --dates "
@@ -230,7 +227,7 @@ def _as_numbers(values: pl.Series, column: Column, table: Table) -> Any:
     if column.coded:
         return inputs.coded(np.array(values.to_list(), dtype=object)[:, None])[:, 0]
     if column.category is not None:
-        return numerals.as_indicator(values, column.category)
+        return numerals.as_floats(values.cast(pl.String) == column.category)
     if _is_text(values):
         raise InputError(f"{table.source}: {_about_text(values, table)}")
     kind = values.dtype

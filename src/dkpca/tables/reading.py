@@ -17,7 +17,7 @@ import polars as pl
 
 from dkpca.errors import InputError, StorageError
 from dkpca.linalg.arrays import MemoryLimit
-from dkpca.settings import SHARE, one_of, setting
+from dkpca.settings import FLAG, SHARE, one_of, setting
 from dkpca.tables import numerals, text_files
 from dkpca.tables.formats import AS_WRITTEN, BROKEN, from_array, open_table
 from dkpca.tables.ids import WAYS, found_in, matching_keys
@@ -65,7 +65,7 @@ class Reading:
     )
     standardize: bool = setting(
         True,
-        (lambda value: isinstance(value, bool), "true or false"),
+        FLAG,
         "Give every column mean 0 and standard deviation 1 (default: yes).",
         option="--standardize/--no-standardize",
     )
@@ -154,12 +154,13 @@ def column_names(path: Path, dialect: Dialect = AS_WRITTEN) -> list[str]:
         return open_table(path, dialect).names
 
 
-def read_ids(path: Path, id_column: str, dialect: Dialect = AS_WRITTEN, ways: Sequence[str] = ()) -> list[str]:
+def read_ids(path: Path, reading: Reading) -> list[str]:
     """Sample ids of a table, in its order; nothing else of it is read."""
-    with opened(path, Reading(id_column, dialect=dialect)) as table:
-        check_columns([id_column], table)
-        frame = typed(table, [], [id_column]).frame.collect(engine="streaming")
-        return found_in(frame[id_column], ways, table.source)
+    with opened(path, reading) as table:
+        ids = [reading.id_column or ""]
+        check_columns(ids, table)
+        (column,) = typed(table, [], ids).frame.collect(engine="streaming").get_columns()
+        return found_in(column, reading.id_normalize, table.source)
 
 
 @contextlib.contextmanager
@@ -237,16 +238,16 @@ def typed(opened: Opened, wanted: Sequence[str], ids: Sequence[str] = ()) -> Ope
     del frame
     missing = numerals.USUAL_MISSING if opened.dialect.missing is None else opened.dialect.missing
     # Columns of text lose the marks of missing values, and become numbers, each in place of the one before.
-    places = [place for place, own in enumerate(columns) if own.name not in ids and own.dtype == pl.String]
-    marks = Counter[str]()
-    for place in places:
-        text = columns[place].str.strip_chars()
-        gone = text.is_in(["", *missing])
-        marks.update(dict(text.filter(gone).value_counts().iter_rows()) if gone.any() else {})
-        columns[place] = text.set(gone, None) if gone.any() else text
+    places, marks = list[int](), Counter[str]()
     numbers = [float(mark) for mark in missing if re.search(numerals.PLAIN["."], mark)]
-    for place, own in enumerate(columns):  # of a workbook, whose cells are numbers already
-        if numbers and own.name not in ids and own.dtype.is_numeric():
+    for place, own in enumerate(columns):
+        if own.dtype == pl.String and own.name not in ids:
+            text = own.str.strip_chars()
+            gone = text.is_in(["", *missing])
+            marks.update(dict(text.filter(gone).value_counts().iter_rows()))
+            columns[place] = text.set(gone, None)
+            places.append(place)
+        elif numbers and own.dtype.is_numeric() and own.name not in ids:  # of a workbook
             columns[place] = own.set(own.cast(pl.Float64).is_in(numbers), None)
     # The whole columns decide about the marks in numbers, and a column is numbers if all its values are.
     thousands = opened.dialect.thousands or ""

@@ -10,7 +10,7 @@ from typing import Any
 
 import scipy.sparse
 
-from dkpca.errors import InputError
+from dkpca.errors import InputError, needed_from
 from dkpca.tables.inputs import check_room, without_zeros_left_out
 
 ANNDATA, MUDATA = ".h5ad", ".h5mu"
@@ -34,26 +34,26 @@ def unwrapped(X: Any) -> Any:
 
 def modalities(path: Path) -> list[str]:
     """Names of the modalities of a `.h5mu` file, in its order."""
-    _need("mudata", path)
-    with _whole(path) as file:
+    with needed_from("scverse", str(path)), _whole(path) as file:
         found = file["mod"]
         return [str(name) for name in found.attrs.get("mod-order", list(found))]
 
 
 def read(path: Path) -> tuple[list[str], list[str], Any]:
     """Names of observations and variables, and the matrix X, of FILE.h5ad or of one modality, FILE.h5mu/NAME."""
-    _need("anndata", path)
-    import anndata
-
     if MUDATA in (path.suffix.lower(), path.parent.suffix.lower()):
+        with needed_from("scverse", str(path)):
+            import mudata
+
         file, name = (path, None) if path.suffix.lower() == MUDATA else (path.parent, path.name)
         if name not in (known := modalities(file)):
             raise InputError(f"{file}: holds the modalities {known}; give one of them, as {file / known[0]}")
-        import mudata
-
         with _whole(file):
             table = mudata.read_h5ad(file, name)
     else:
+        with needed_from("scverse", str(path)):
+            import anndata
+
         with _whole(path):
             table = anndata.read_h5ad(path)
     if scipy.sparse.issparse(table.X):
@@ -91,13 +91,6 @@ def _whole(path: Path) -> Iterator[Any]:
             raise
         except Exception as error:  # anndata raises what it happens to stumble over
             raise ValueError(f"it is damaged: {str(error).partition(chr(10))[0][:200]}") from error
-
-
-def _need(package: str, path: Path) -> None:
-    try:
-        import_module(package)
-    except ModuleNotFoundError as error:
-        raise InputError(f"{path}: to read it, install {error.name}: pip install 'dkpca[scverse]'") from error
 
 
 def _frame(name: str, table: Any) -> Any:

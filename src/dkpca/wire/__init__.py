@@ -13,7 +13,7 @@ import numpy as np
 from dkpca.errors import InputError, WireError
 from dkpca.linalg.arrays import is_dask_array
 from dkpca.linalg.on_dask import digest
-from dkpca.messages import Message
+from dkpca.messages import Count, Message
 from dkpca.wire import codec, compact, container
 from dkpca.wire.container import MESSAGE, WIRE_DTYPES, Arrays, Buffer, Header, checksum, unpack, verify
 
@@ -122,14 +122,10 @@ def encoded(message: Message) -> tuple[Header, Arrays]:
 
 def _decoded(shapes: object, arrays: Arrays, *, expected: bool) -> Arrays:
     """Arrays as they were before they were coded, if the header says how to read exactly those."""
-    if not isinstance(shapes, dict) or bool(shapes) != expected or not set(shapes) <= set(arrays):
+    known = codec.values(dict.fromkeys(arrays, tuple[Count, Count]), shapes, what="the shapes of coded arrays")
+    if bool(known) != expected:
         raise WireError("the header does not describe the coded arrays")
-    decoded = dict(arrays)
-    for name, shape in shapes.items():
-        possible = isinstance(shape, list) and len(shape) == 2
-        if not (possible and all(type(n) is int and 1 <= n < 2**40 for n in shape)):
-            raise WireError(f"coded array {name!r} has no shape that a matrix can have")
+    for name in known:
         if arrays[name].dtype != np.uint8 or arrays[name].ndim != 1:
             raise WireError(f"coded array {name!r} is not one of bytes")
-        decoded[name] = compact.decode(arrays[name], (shape[0], shape[1]))
-    return decoded
+    return arrays | {name: compact.decode(arrays[name], shape) for name, shape in known.items()}

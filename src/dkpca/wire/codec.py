@@ -8,6 +8,7 @@ does not know it yet still reads the rest.
 
 import functools
 import math
+import reprlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from types import NoneType, UnionType
@@ -28,6 +29,8 @@ LARGEST = 2**63  # whole numbers beyond it are no counts of ours
 # Types of the fields of a class; looked up once, since that takes longer than reading a message.
 _hints = functools.cache(functools.partial(get_type_hints, include_extras=True))
 UNBOUNDED = ("inf", "-inf", "nan")  # JSON has no such numbers
+SIMPLE = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "none"}
+WORDS: Mapping[type[Any], str] = {**SIMPLE, list: "a list", dict: "a table"}
 # Types that are one of several classes: the entry that names the class, and where to find it.
 FAMILIES: Mapping[type[Any], tuple[str, Callable[[object], type[Any]]]] = {
     Kernel: ("name", kernels.family),
@@ -168,24 +171,25 @@ def _one_of(name: str, hints: tuple[Any, ...], value: Any) -> Any:
             return _value(name, hint, value)
         except InputError as error:
             refusals.append(error)
+    simple = [SIMPLE[hint] for hint in hints if hint in SIMPLE]
+    if len(simple) > 1 and isinstance(value, bool | float):
+        raise InputError(f"{name} must be {' or '.join(simple)}, not {value}")
     raise refusals[0]  # the last one is about None
 
 
 def _scalar(name: str, hint: Any, value: Any) -> Any:
     if hint is float and value in UNBOUNDED and isinstance(value, str):
         return float(value)
-    if isinstance(value, int) and not isinstance(value, bool) and hint in (int, float):
-        if abs(value) >= LARGEST:
-            raise InputError(f"{name} is a number of {value.bit_length()} bits, more than can be used")
-        return hint(value)
-    if hint not in (int, float, bool, str, NoneType):
+    if hint not in SIMPLE:
         raise InputError(f"{name} is of a type that does not travel")
-    return _of_type(name, hint, value)
+    return float(_of_type(name, int, value)) if hint is float and type(value) is int else _of_type(name, hint, value)
 
 
 def _of_type(name: str, wanted: type[Any], value: Any) -> Any:
+    if type(value) is int and abs(value) >= LARGEST:
+        raise InputError(f"{name} is a number of {value.bit_length()} bits, more than can be used")
     if type(value) is not wanted:
-        raise InputError(f"{name} is a {type(value).__name__}, not a {wanted.__name__}")
+        raise InputError(f"{name} must be {WORDS[wanted]}, not {reprlib.repr(value)}")
     return value
 
 

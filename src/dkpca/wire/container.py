@@ -18,7 +18,7 @@ import numpy as np
 
 from dkpca.errors import WireError
 from dkpca.linalg.arrays import let_go
-from dkpca.wire import strict_json
+from dkpca.wording import json_values
 
 # In the order of arrays.
 DTYPES = {"I64": "int64", "F64": "float64", "F32": "float32", "F16": "float16", "U8": "uint8"}
@@ -66,7 +66,7 @@ def unpack(data: Buffer, *, entry: str, max_header: int, dtypes: Mapping[str, st
         others = [MEANING[name] for name in MEANING if name in metadata]
         if entry not in metadata and others:
             raise WireError(f"this is {others[0]}, not {MEANING[entry]}; give the right file")
-        header = strict_json.loads(metadata[entry])
+        header = json_values(metadata[entry])
         if not isinstance(header, dict):
             raise WireError(f"not a dkpca file: its header is not an object; {AGAIN}")
         # The checksum is over numbers: a digit that changes none of them is damage all the same.
@@ -124,7 +124,7 @@ def header_of(data: Buffer, most: int) -> dict[str, Any]:
     length = int.from_bytes(data[:8], "little")
     if len(data) < 8 or length > min(most, len(data) - 8):
         raise WireError(f"not a whole dkpca file ({len(data)} bytes): truncated, or another kind of file; {AGAIN}")
-    found = strict_json.loads(bytes(data[8 : 8 + length]))
+    found = json_values(bytes(data[8 : 8 + length]))
     if not isinstance(found, dict):
         raise TypeError("the header is no object")
     return found
