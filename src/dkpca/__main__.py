@@ -10,6 +10,8 @@ EXTRA = ("typer", "rich", "polars")
 def main() -> None:
     """Run the command line, or say how to install it."""
     signal.signal(signal.SIGINT, _leave)
+    for stream in (sys.stdout, sys.stderr):  # a terminal of few letters shows '?' for the others
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
         from dkpca.cli import run
 

@@ -316,6 +316,7 @@ def _check_together(fit: Fit) -> None:
             protect == "blind" and any(isinstance(part, rank.Recovery) for part in limits)
         ),
         "protect='sums' has no rank: it uses the whole sum; leave rank='auto'": sums and fit.rank != "auto",
+        "rank has two rules of one kind; give each kind once": len({type(part) for part in limits}) < len(limits),
     }
     for words, excluded in refusals.items():
         if excluded:

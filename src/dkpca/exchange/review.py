@@ -526,10 +526,11 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
     scores = np.asarray(to_numpy(model.scores))
     result = _plain(scores, table, None if placed is None else to_numpy(placed)[len(rows) :]) if hidden else None
     if result is not None:  # it mixes the columns of all
-        result = replace(result, n_features=min(sum(case.columns.values()), *scores.shape))
+        n_features, mixed = min(sum(case.columns.values()), *scores.shape), _on_a_grid(case, tables)
+        result = replace(result, n_features=n_features, mixed=mixed)
     yield Leaving(counted(count, "component"), members, 8 * T * count, result)
     if hidden:
-        yield from _to_a_party(case, model, scores)
+        yield from _to_a_party(case, model, scores, tables)
     for owner, names in plan.covariates.items() if hidden else ():
         q = Q.shape[1] if owner == name else len(names)
         yield Leaving("result: what each covariate adds to a score", owner, 8 * q * count, None)
@@ -556,7 +557,13 @@ def _of_ids(case: Case) -> Iterator[Leaving]:
         yield Leaving(what, f"{after}, and on to {center}", 32 * J * length, None)
 
 
-def _to_a_party(case: Case, model: FusedModel, scores: Matrix) -> Iterator[Leaving]:
+def _on_a_grid(case: Case, tables: Mapping[str, Matrix], reader: str = "") -> Matrix:
+    """Columns of the others, but for one that reads, of so few digits that they can be found as the own ones are."""
+    others = [Z[: len(case.rows)] for each, Z in tables.items() if each not in (case.name, reader)]
+    return np.hstack([np.empty((len(case.rows), 0)), *(Z[:, recovery.on_grid(Z)] for Z in others)])
+
+
+def _to_a_party(case: Case, model: FusedModel, scores: Matrix, tables: Mapping[str, Matrix]) -> Iterator[Leaving]:
     """What a party makes of a blind result: it knows its own part, and so that of the rest. The largest counts."""
     # Scores are V sqrt(lambda) = K V / sqrt(lambda), and K is the sum of the K_j = A_j A_j' of all parties.
     V, found = np.asarray(to_numpy(model.eigenvectors)), dict[str, Matrix]()
@@ -567,7 +574,8 @@ def _to_a_party(case: Case, model: FusedModel, scores: Matrix) -> Iterator[Leavi
         found[each] = share - share.mean(axis=0)
     if found:
         other = max(sorted(found), key=lambda each: float(np.linalg.norm(found[each])))
-        seen = replace(_plain(scores - found[other], case.table), n_features=scores.shape[1])
+        rest = _plain(scores - found[other], case.table)
+        seen = replace(rest, n_features=scores.shape[1], mixed=_on_a_grid(case, tables, other))
         yield Leaving(f"the components less the part of {other}", other, 0, seen)
 
 
