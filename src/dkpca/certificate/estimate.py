@@ -242,7 +242,7 @@ def spectrum_at(
     return Spectrum(own, found[0], following, *found[1:])
 
 
-def rows_at(x: Array, positions: Positions) -> Matrix:
+def rows_at(x: Array, positions: Positions) -> Array:
     """Some rows, for computing here."""
     return to_numpy(pick(x, sent_to(positions, x))).astype(float)
 

@@ -18,7 +18,7 @@ from dkpca.errors import InputError
 from dkpca.kernels.laws import LAWS, Law
 from dkpca.linalg.arrays import Array, growth, namespace, quiet, unit
 from dkpca.linalg.precision import Factor, centered_factor, inner_product, rows_of
-from dkpca.linalg.rows import Index, at_hand, cross
+from dkpca.linalg.rows import Index, at_hand, right_vectors
 
 JUDGED_ROWS = 1000  # of which a dominant column is told
 UNLIKE = 0.01  # of what a training sample shows of itself: a new one that shows less is unlike all of them
@@ -308,7 +308,8 @@ def party_weights(weights: Weights, factors: Mapping[str, Factor], law: Law, *, 
         return {name: float(weights[name]) for name in factors}
     if weights == STATIS:
         return _by_agreement(factors, centered)
-    return {name: 1.0 / (_leading_value(A, centered) or 1.0) for name, A in factors.items()}
+    found = {name: centered_factor(A, centered) for name, A in factors.items()}
+    return {name: 1.0 / (float(right_vectors(A, 1)[0][0]) * size * size or 1.0) for name, (A, size) in found.items()}
 
 
 def _by_agreement(factors: Mapping[str, Factor], centered: bool) -> dict[str, float]:
@@ -319,10 +320,3 @@ def _by_agreement(factors: Mapping[str, Factor], centered: bool) -> dict[str, fl
     leading = np.abs(np.linalg.eigh(S / lengths[:, None] / lengths[None, :])[1][:, -1])
     weights = np.maximum(leading / leading.sum(), LEAST) / lengths / np.square(sizes)
     return dict(zip(factors, weights.tolist(), strict=True))
-
-
-def _leading_value(A: Factor, centered: bool) -> float:
-    """Largest eigenvalue of the centered matrix that a factor stands for, by the r x r matrix with the same one."""
-    own, size = centered_factor(A, centered)
-    xp = namespace(square := cross(own, own))
-    return float(xp.max(xp.linalg.eigvalsh(square))) * size * size
