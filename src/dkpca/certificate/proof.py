@@ -164,7 +164,8 @@ def ceiling(
     with quiet():
         # C V with C <= covered + beside I, and a bound on the error of each of its columns, the slack.
         if landmarks is None:
-            covering, beside, sums = below @ V, 0.0, growth(n) + below.roundings
+            C, beside, sums = below.factors[0], 0.0, growth(n) + below.roundings
+            covering = times(C, cross(C, V)) if law.linear else below @ V  # no tiles of it, however wide C is
             slack = sums * unit(V) * max(e.factor.shape[1] for e in errors)
         else:
             F, beside = part_below(below, landmarks)

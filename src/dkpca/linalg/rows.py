@@ -370,13 +370,13 @@ def written(
     memory: MemoryLimit | None = None,
 ) -> tuple[Array, list[ResultT]]:
     """Array of the rows that `work(part, rows)` makes of strips, at home or on workers; and what else it returns."""
-    dtype = home.dtype
+    dtype, columns = home.dtype, Z.shape[1]  # what goes to workers must not refer to Z, or all rows go along
     whole = None if on_workers(Z) else tall_empty((Z.shape[0], width), home, memory)
 
     def of(first: int, part: RowGroup) -> tuple[Array, list[ResultT]]:
         made = np.empty((len(part), width), dtype) if whole is None else whole[first : first + len(part), :]
         others = []
-        for rows in strips(len(part), Z.shape[1], reference):
+        for rows in strips(len(part), columns, reference):
             own, other = work(part, rows)
             made[rows, :] = sent_to(own, made)
             others.append(other)
