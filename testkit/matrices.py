@@ -3,6 +3,7 @@
 import numpy as np
 
 from dkpca.linalg.gram import Gram
+from dkpca.linalg.rows import Made
 
 
 class Given(Gram):
@@ -16,6 +17,12 @@ class Given(Gram):
 
     def block(self, rows, columns):
         return self.K[rows][:, columns].copy()
+
+    def against(self, columns):
+        def make(start, numbers):
+            return self.block(numbers, columns)
+
+        return Made((np.arange(self.n),), make, columns.shape[0])
 
     def among(self, positions):
         return Given(self.block(positions, positions))

@@ -12,7 +12,6 @@ import signal
 from collections import Counter
 from pathlib import Path
 
-import array_api_strict  # noqa: F401  loaded once, before the forks
 import pytest
 import sklearn.decomposition  # noqa: F401
 

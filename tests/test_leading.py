@@ -140,15 +140,6 @@ def test_eigenvectors_of_equal_eigenvalues_are_orthonormal_however_few_are_asked
         )
 
 
-def test_vectors_that_inverse_iteration_gets_wrong_are_computed_by_divide_and_conquer(rng):
-    K = with_spectrum(np.linspace(1.0, 2.0, 50), rng)[0].K
-    solved = Tridiagonal(K.copy())
-    stein = solved.stein
-    solved.stein = lambda *given: (stein(*given)[0] + 1e-9, 0)
-    vectors = solved.leading(5)
-    np.testing.assert_allclose(K @ vectors, vectors * solved.values[:5], atol=1e-13)
-
-
 @pytest.mark.parametrize("rank", [Auto(3), Adaptive(0.01), Fixed(9)], ids=repr)
 def test_a_party_computes_the_eigenvectors_that_it_sends_and_no_others(rank, rng, monkeypatch):
     asked = []

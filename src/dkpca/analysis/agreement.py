@@ -15,9 +15,9 @@ import numpy as np
 
 from dkpca.errors import InputError
 from dkpca.fusion.fused_model import FusedModel, basis_of
-from dkpca.linalg.arrays import Array, namespace, to_numpy
-from dkpca.linalg.precision import as_received, ordinary_size, whole
-from dkpca.linalg.rows import cross, off
+from dkpca.linalg.arrays import Array, to_numpy
+from dkpca.linalg.precision import as_received, centered_factor, inner_product
+from dkpca.linalg.rows import off
 from dkpca.messages import Summary
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
@@ -35,12 +35,12 @@ def agreement(model: FusedModel) -> tuple[Matrix, Matrix]:
     """Cosines between the parties' centered kernel matrices, and how far the true ones may be from them."""
     factors, sizes = _factors(model)
     names = tuple(factors)
-    norms = [math.sqrt(_product(A, A)) for A in factors.values()]
+    norms = [math.sqrt(inner_product(A, A)) for A in factors.values()]
     turned = [_turned(model.summaries[name], norm, sizes[name]) for name, norm in zip(names, norms, strict=True)]
     cosines, errors = np.eye(len(names)), np.zeros((len(names), len(names)))
     for i, j in combinations(range(len(names)), 2):
         both = norms[i] * norms[j]
-        cosine = min(1.0, _product(factors[names[i]], factors[names[j]]) / both) if both > 0 else 0.0
+        cosine = min(1.0, inner_product(factors[names[i]], factors[names[j]]) / both) if both > 0 else 0.0
         cosines[i, j] = cosines[j, i] = cosine
         errors[i, j] = errors[j, i] = _moved(cosine, turned[i] + turned[j])
     return cosines, errors
@@ -84,20 +84,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(p) for p in np.minimum(np.maximum.accumulate(stepped), 1.0)[np.argsort(order)]]
 
 
-def _product(A: Array, B: Array) -> float:
-    """<A A', B B'> = |A' B|_F^2, without an n x n matrix."""
-    C = cross(A, B)
-    return float(namespace(C).sum(C * C))
-
-
 def _factors(model: FusedModel) -> tuple[dict[str, Array], dict[str, float]]:
     """Factors over their sizes, centered and off the covariates (a blind fit has centered its own); and the sizes."""
     Q, found, sizes = basis_of(model.covariates, model.n_samples, model.eigenvalues), {}, {}
     for name, summary in model.summaries.items():
-        A = whole(as_received(summary.factor, model.dtype))
-        sizes[name] = ordinary_size(A)
-        A = A / sizes[name]
-        A = A if model.is_blind else A - namespace(A).mean(A, axis=0, keepdims=True)
+        A, sizes[name] = centered_factor(as_received(summary.factor, model.dtype), model.is_blind)
         found[name] = A if Q is None else off(Q, A)
     return found, sizes
 

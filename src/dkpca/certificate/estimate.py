@@ -15,7 +15,7 @@ from dkpca.kernels.grams import FusedGram
 from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import Array, like, namespace, quiet, sent_to, solver_error, to_numpy, transposed
 from dkpca.linalg.eigenpairs import Eigenpairs, Nearby
-from dkpca.linalg.precision import Factor, Tall, as_sent, column_squares, reference_of, rows_of, scaled
+from dkpca.linalg.precision import Factor, Tall, column_squares, reference_of, rows_of, scaled
 from dkpca.linalg.rows import away_from, cross, kept, on_workers, pick, place_of, together
 
 SAFETY = 1.25  # half of all estimates would be too small without it, most of them by little
@@ -146,7 +146,7 @@ def component_errors(
     all_rows = n <= ROWS or (exact and ((law.linear and not on_workers(V)) or n <= MOST_PASSED))
     few = np.sort(np.random.default_rng([seed, n]).choice(n, min(n, ROWS), replace=False))
     factors = parts_of(errors, law)  # and what else the law needs of each sample, which is not cut
-    at_few = [rows_of(A, sent_to(few, reference_of(A))) for A in factors]
+    at_few = at(factors, few)
     lengths = [to_numpy(column_squares(e.factor)).astype(float) for e in errors]
     cut = [*map(column_scales, errors, lengths), *(np.ones(A.shape[1]) for A in factors[len(errors) :])]
     positions = np.arange(n) if all_rows else few
@@ -161,7 +161,7 @@ def component_errors(
         lost += (beyond - beyond.mean())[:, None] * np.hstack([spectrum.components, spectrum.near])
 
     # What limits the answer beside that: directions that a party sent nothing of, and what hits all of them alike.
-    at_rows, size = spectrum_at(pairs.values, V, None, few).components, max(float(pairs.values[0]), LEAST_SIZE)
+    at_rows, size = rows_at(V, few), max(float(pairs.values[0]), LEAST_SIZE)
     tails = [
         max(0.0, share) * tail_values(error, float(own.sum()), len(spectrum.values))
         for error, own, share in zip(errors, lengths, shares, strict=True)
@@ -198,72 +198,53 @@ def _images(
     both = [V] if pairs.nearby is None else [V, pairs.nearby.vectors]
     width = sum(part.shape[1] for part in both)
     VU = kept(together(both, lambda start, *own: namespace(*own).concat(list(own), axis=1), width), place_of(V))
-    # Rows of L V, of what the cut leaves of them, and of L V with the rows rounded once more.
-    compared = factors if law.needs_diagonals or n <= MOST_PASSED else [as_sent(A) for A in factors]
+    # Rows of L V, of L V with the rows rounded once more, and of what the cut leaves of L V.
     some, rounding = few[:: max(1, len(few) // ROUNDED)], np.zeros(D)
     if not all_rows or any(isinstance(A, Tall) for A in factors):  # else nothing was rounded for the wire
         far = all(not isinstance(A, Tall) or A.sent.precision == "float32" for A in factors)
-        magnified = MAGNIFIED if far else 1.0
-        again = [rounded_again(rows_of(A, sent_to(some, reference_of(A))), A, seed, magnified) for A in factors]
-        looked_at, uncut = some if all_rows else few, [np.ones(A.shape[1]) for A in factors]
-        seen, *rest = rows_times(law, compared, [uncut] if all_rows else [uncut, cut], looked_at, VU, again, device)
+        magnified, looked_at = MAGNIFIED if far else 1.0, some if all_rows else few
+        again = [rounded_again(own, A, seed, magnified) for own, A in zip(at(factors, some), factors, strict=True)]
+        rows = [namespace(*own).concat(own, axis=0) for own in zip(at(factors, looked_at), again, strict=True)]
+        seen, rounded = np.split(rows_times(law, factors, rows, VU, device), [len(looked_at)])
         with quiet():
             scale = 1.0 / (magnified * max(float(pairs.values[0]), LEAST_SIZE))
-            moved = (seen[np.isin(looked_at, some)] - rest[-1])[:, :D] * scale
+            moved = (seen[np.isin(looked_at, some)] - rounded)[:, :D] * scale
             rounding = np.sum(moved**2, axis=0) * (n / len(some))
-    if not all_rows:
-        return seen, seen - rest[0], rounding
-    image = to_numpy(FusedGram(law, factors) @ VU).astype(float) if known is None else known
     shown = [scaled(A, like(s, reference_of(A))) for A, s in zip(factors, cut, strict=True)]
+    if not all_rows:
+        return seen, seen - rows_times(law, shown, at(shown, few), VU, device), rounding
+    image = to_numpy(FusedGram(law, factors) @ VU).astype(float) if known is None else known
     return image, image - to_numpy(FusedGram(law, shown) @ VU).astype(float), rounding
 
 
-def rows_times(
-    law: Law,
-    factors: Sequence[Factor],
-    cuts: Sequence[Sequence[Vector]],
-    positions: Positions,
-    V: Array,
-    again: Sequence[Array],
-    device: str | None,
-) -> list[Matrix]:
-    """Rows of the fused matrix times V: for each cut of the factors' columns, and the first with the rows `again`."""
+def at(factors: Sequence[Factor], positions: Positions) -> list[Array]:
+    """Some rows of the factors."""
+    return [rows_of(A, sent_to(positions, reference_of(A))) for A in factors]
+
+
+def rows_times(law: Law, factors: Sequence[Factor], rows: Sequence[Array], V: Array, device: str | None) -> Matrix:
+    """Entries of the fused matrix between these rows of the factors and all, times V."""
     place = away_from(device, V)
     there = FusedGram(law, factors, place)
-    xp = namespace(there.reference)
-    scales = [[like(kept, there.reference) for kept in cut] for cut in cuts]
-
-    def merged(rows: Sequence[Array]) -> list[list[Array]]:
-        return [law.merge([scaled(A, by) for A, by in zip(rows, cut, strict=True)]) for cut in scales]
-
-    # Columns of the fused matrix at the positions, once per cut, side by side: their transpose times V in one pass.
-    rows = [rows_of(A, sent_to(positions, there.reference)) for A in there.parts]
-    right = [list(map(transposed, each)) for each in merged(rows)]
-    moved = [xp.astype(sent_to(A, there.reference), there.reference.dtype) for A in again]
-    right.append(list(map(transposed, merged(moved)[0])))
-
-    def make(start: int, *rows: Array) -> Array:
-        left = merged(rows)
-        return xp.concat([law.crossed(each, by) for each, by in zip([*left, left[0]], right, strict=True)], axis=1)
-
-    table = together(there.parts, make, sum(each[0].shape[1] for each in right))
-    found = to_numpy(cross(table, V, place)).astype(float)
-    return np.split(found, len(positions) * np.arange(1, len(cuts) + 1))
+    # Columns of the fused matrix, side by side: their transpose times V in one pass.
+    right = [transposed(A) for A in law.merge([sent_to(A, there.reference) for A in rows])]
+    table = there.table.then(lambda start, merged: law.crossed(merged, right), right[0].shape[1])
+    return to_numpy(cross(table, V, place)).astype(float)
 
 
 def spectrum_at(
     values: Array, vectors: Array, nearby: Nearby | None, positions: Positions, Q: Array | None = None
 ) -> Spectrum:
     """Components and what lies next to them, at some of the samples; and what was taken out of them."""
-
-    def rows_at(x: Array) -> Matrix:
-        return to_numpy(namespace(x).take(x, sent_to(positions, x), axis=0)).astype(float)
-
     near = Nearby(values[:0], vectors[:, :0]) if nearby is None else nearby
     own, following = to_numpy(values).astype(float), to_numpy(near.values).astype(float)
-    return Spectrum(
-        own, rows_at(vectors), following, rows_at(near.vectors), rows_at(vectors[:, :0] if Q is None else Q)
-    )
+    found = [rows_at(each, positions) for each in (vectors, near.vectors, vectors[:, :0] if Q is None else Q)]
+    return Spectrum(own, found[0], following, *found[1:])
+
+
+def rows_at(x: Array, positions: Positions) -> Array:
+    """Some rows, for computing here."""
+    return to_numpy(pick(x, sent_to(positions, x))).astype(float)
 
 
 def column_scales(error: PartyError, lengths: Vector) -> Vector:
@@ -295,9 +276,7 @@ def on_the_diagonal(
     # bound is above a diagonal that was not sent.
     received, diagonals = list[Vector](), list[Vector]()
     for error, own in zip(errors, lengths, strict=True):
-        sent, bound = (
-            to_numpy(pick(d, sent_to(positions, d))).astype(float) for d in (error.received, error.diagonal)
-        )
+        sent, bound = rows_at(error.received, positions), rows_at(error.diagonal, positions)
         most = float(namespace(error.diagonal).sum(error.diagonal)) - float(own.sum())
         part = min(1.0, max(0.0, error.trace - float(own.sum())) / most) if most > 0.0 else 0.0
         received.append(sent)

@@ -7,19 +7,18 @@ of symmetric matrices) and, with the trace of K and the matrix G below, everythi
 
 import math
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dkpca.certificate.statements import Certificate
-from dkpca.kernels.laws import Law
+from dkpca.kernels.grams import FusedGram
+from dkpca.kernels.laws import SUM, Law, Slope
 from dkpca.linalg.arrays import Array, dtype_name, growth, like, namespace, quiet, solver_error, to_numpy, unit
 from dkpca.linalg.eigenpairs import Eigenpairs
-from dkpca.linalg.gram import Gram
 from dkpca.linalg.landmark import MOST_NUMBERS, part_below
 from dkpca.linalg.precision import Factor, reference_of, row_squares, scaled, whole
-from dkpca.linalg.rows import Index, Made, cross, off, pick, row_chunks, times, triangle
+from dkpca.linalg.rows import cross, off, right_vectors, times
 from dkpca.messages import Summary
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
@@ -29,7 +28,6 @@ MOST_PASSED = 20_000  # samples for which G itself is multiplied; beyond, landma
 LANDMARKS = 1000
 SHARE = 4  # of a center's own landmarks, one in so many stands in too: half a point less, for a third of the time
 LEAST_SIZE = 1e-30  # of the unit, as a share of the largest eigenvalue: far below any rounding
-SQUARED = 1e-9  # share of the smallest eigenvalue of B'B that its rounding may be, for its vectors to be those of B
 TURNED = 1e-3  # share by which the bound is widened, so that directions turned by rounding may be used
 
 
@@ -88,14 +86,9 @@ class PartyError:
         most: (I - VV') B B' q = (I - VV') (B B' - A A') q for the factor A before rounding. It counts the less the
         further off it may be: |x + y|^2 <= (1 + 1/t) |x|^2 + (1 + t) |y|^2 with t = TURNED. mu is left_out - overlap.
         """
-        # B'B = V diag(values) V': B V are its directions, each as long as it is certain. From R of B = Q R where the
-        # rounding of B'B, as large as that of its trace, would show in the smallest of the values.
-        B, n = whole(self.factor), self.factor.shape[0]
-        values, V = (np.flip(part, axis=-1) for part in np.linalg.eigh(to_numpy(cross(B, B))))
-        moved = growth(n) * unit(B) * float(np.sum(values, dtype=float))
-        if not moved < SQUARED * float(values[-1]):
-            _, s, right = np.linalg.svd(to_numpy(triangle(B)), full_matrices=False)
-            values, V, moved = s.astype(float) ** 2, right.T, 0.0
+        # B'B = V diag(values) V': B V are its directions, each as long as it is certain.
+        B, (n, rank) = whole(self.factor), self.factor.shape
+        values, V, moved = right_vectors(B, rank)
         moved += self.rounding + 2.0 * solver_error(n, float(values[0]), self.received)
         far = np.divide(moved, values, out=np.full_like(values, np.inf), where=values > 0)
         far = np.minimum(far, 1.0)  # further off than that is off altogether
@@ -110,56 +103,12 @@ def parts_of(errors: Sequence[PartyError], law: Law) -> list[Factor]:
     return law.parts([e.factor for e in errors], [e.sent_diagonal for e in errors if e.sent_diagonal is not None])
 
 
-class Covered(Gram):
+def covered(law: Law, errors: Sequence[PartyError], size: float) -> FusedGram:
     """The sum over parties of M_j o C_j C_j': the change of the fused matrix towards what each party sent."""
-
-    def __init__(self, law: Law, errors: Sequence[PartyError], size: float):
-        self.law = law
-        self.factors = law.merge([whole(A) for A in parts_of(errors, law)])
-        self.changes = law.merge_changes(parts_of([replace(e, factor=e.directions(size)) for e in errors], law))
-        self.n, self.reference = self.factors[0].shape[0], reference_of(self.factors[0])
-        self.home = self.reference
-
-    def evaluation_error(self) -> float:
-        return self.roundings() * unit(self.reference) * self.trace()
-
-    def roundings(self) -> float:
-        return self.law.powers * sum(growth(A.shape[1]) + 2.0 for A in self.factors)  # that an entry can have
-
-    @property
-    def chunks(self) -> tuple[int, ...] | None:
-        return row_chunks(self.factors[0])
-
-    def diagonal(self) -> Array:
-        xp = namespace(self.factors[0])
-        parts, changes = ((xp.sum(A * A, axis=1) for A in each) for each in (self.factors, self.changes))
-        return self.law.derivative(parts, changes)
-
-    def block(self, rows: Index, columns: Index) -> Array:
-        parts, changes = ((pick(A, rows) @ pick(A, columns).T for A in each) for each in (self.factors, self.changes))
-        return self.law.derivative(parts, changes)
-
-    def against(self, columns: Array) -> Made:
-        right, towards = ([pick(A, columns).T for A in each] for each in (self.factors, self.changes))
-        count, law = len(self.factors), self.law
-
-        def make(start: int, *rows: Array) -> Array:
-            parts = (A @ B for A, B in zip(rows[:count], right, strict=True))
-            changes = (A @ B for A, B in zip(rows[count:], towards, strict=True))
-            return law.derivative(parts, changes)
-
-        return Made((*self.factors, *self.changes), make, columns.shape[0])
-
-    def among(self, positions: Array) -> Gram:
-        same = copy(self)
-        same.factors, same.changes = ([pick(A, positions) for A in each] for each in (self.factors, self.changes))
-        same.n, same.reference, same.home = positions.shape[0], same.factors[0], same.factors[0]
-        return same
-
-    def __matmul__(self, block: Array) -> Array:
-        if not self.law.linear:
-            return super().__matmul__(block)
-        return times(self.changes[0], cross(self.changes[0], block))
+    changes = law.merge_changes(parts_of([replace(e, factor=e.directions(size)) for e in errors], law))
+    if law.linear:  # then M_j is 1 everywhere
+        return FusedGram(SUM, changes)
+    return FusedGram(Slope(law), [*law.merge([whole(A) for A in parts_of(errors, law)]), *changes])
 
 
 @dataclass(frozen=True)
@@ -208,17 +157,18 @@ def ceiling(
         w * (e.overlap / size) + above * ((1.0 + TURNED) * ((e.left_out - e.overlap) / size))
         for e, w, above in zip(errors, weights, lifted, strict=True)
     )
-    covered = Covered(law, errors, size)
+    below = covered(law, errors, size)
     # G V, V'G V and V'G G V: all that the statements need of G.
     xp = namespace(room)
     V = _projected(pairs.vectors, centered, Q)
     with quiet():
         # C V with C <= covered + beside I, and a bound on the error of each of its columns, the slack.
         if landmarks is None:
-            covering, beside, sums = covered @ V, 0.0, growth(n) + covered.roundings()
+            C, beside, sums = below.factors[0], 0.0, growth(n) + below.roundings
+            covering = times(C, cross(C, V)) if law.linear else below @ V  # no tiles of it, however wide C is
             slack = sums * unit(V) * max(e.factor.shape[1] for e in errors)
         else:
-            F, beside = part_below(covered, landmarks)
+            F, beside = part_below(below, landmarks)
             covering, sums = times(F, cross(F, V)), growth(n) + growth(F.shape[1])
             slack = sums * unit(V) * float(namespace(F).sum(F * F))
         room = room + beside

@@ -17,8 +17,8 @@ import numpy as np
 from dkpca.errors import InputError
 from dkpca.kernels.laws import LAWS, Law
 from dkpca.linalg.arrays import Array, growth, namespace, quiet, unit
-from dkpca.linalg.precision import Factor, ordinary_size, reference_of, rows_of, whole
-from dkpca.linalg.rows import Index, at_hand, cross, moments
+from dkpca.linalg.precision import Factor, centered_factor, inner_product, rows_of
+from dkpca.linalg.rows import Index, at_hand, right_vectors
 
 JUDGED_ROWS = 1000  # of which a dominant column is told
 UNLIKE = 0.01  # of what a training sample shows of itself: a new one that shows less is unlike all of them
@@ -307,33 +307,16 @@ def party_weights(weights: Weights, factors: Mapping[str, Factor], law: Law, *, 
     if isinstance(weights, Mapping):
         return {name: float(weights[name]) for name in factors}
     if weights == STATIS:
-        return _by_agreement({name: whole(A) for name, A in factors.items()}, centered)
-    return {name: 1.0 / (_leading_value(A, centered) or 1.0) for name, A in factors.items()}
+        return _by_agreement(factors, centered)
+    found = {name: centered_factor(A, centered) for name, A in factors.items()}
+    return {name: 1.0 / (float(right_vectors(A, 1)[0][0]) * size * size or 1.0) for name, (A, size) in found.items()}
 
 
-def _by_agreement(factors: Mapping[str, Array], centered: bool) -> dict[str, float]:
+def _by_agreement(factors: Mapping[str, Factor], centered: bool) -> dict[str, float]:
     """STATIS: the leading eigenvector of the cosines between centered matrices, each divided by its own length."""
-    # <H A A' H, H B B' H> = |A' H B|^2, of factors over their sizes.
-    sizes = np.array([ordinary_size(A) for A in factors.values()])
-    own = [A / size for A, size in zip(factors.values(), sizes.tolist(), strict=True)]
-    own = own if centered else [A - namespace(A).mean(A, axis=0, keepdims=True) for A in own]
-    S = np.array([[float(namespace(C := cross(A, B)).sum(C * C)) for B in own] for A in own])
+    own, sizes = zip(*(centered_factor(A, centered) for A in factors.values()), strict=True)
+    S = np.array([[inner_product(A, B) for B in own] for A in own])
     lengths = np.sqrt(np.where(np.diagonal(S) > 0, np.diagonal(S), 1.0))
     leading = np.abs(np.linalg.eigh(S / lengths[:, None] / lengths[None, :])[1][:, -1])
-    weights = np.maximum(leading / leading.sum(), LEAST) / lengths / sizes / sizes
+    weights = np.maximum(leading / leading.sum(), LEAST) / lengths / np.square(sizes)
     return dict(zip(factors, weights.tolist(), strict=True))
-
-
-def _leading_value(A: Factor, centered: bool) -> float:
-    """Largest eigenvalue of the centered matrix that a factor stands for, by the r x r matrix with the same one."""
-    # (A - mean)' (A - mean) in two passes over the rows: one for the mean, one for the products measured from it,
-    # whose own mean is taken out again.
-    start = reference_of(A)[0, :]
-    if centered:
-        square = moments(A, start, centered=False).square
-    else:
-        mean = moments(A, namespace(start).zeros_like(start), centered=True).total / A.shape[0]
-        found = moments(A, mean, centered=True)
-        square = found.square - found.total[:, None] * found.total / A.shape[0]
-    xp = namespace(square)
-    return float(xp.max(xp.linalg.eigvalsh(square)))

@@ -19,9 +19,7 @@ from dkpca.kernels.laws import PRODUCT
 from dkpca.linalg.arrays import (
     SUBTRACTIONS,
     Array,
-    at_most_in_place,
     device,
-    exp_in_place,
     growth,
     is_dask_array,
     namespace,
@@ -116,8 +114,9 @@ class RBF(OfDistance):
 
     def __call__(self, X: Array, Y: Array) -> Array:
         """Kernel matrix in one array: this is where a party spends its time."""
+        K = exponents(X, Y, self.gamma)
         with quiet():
-            K = exp_in_place(exponents(X, Y, self.gamma))
+            namespace(K).exp(K, out=K)
         return namespace(K).astype(K, X.dtype, copy=False)
 
     def blocks(self, X: Array, parts: Sequence[slice]) -> Array:
@@ -278,7 +277,7 @@ def exponential_of(distances: Array, gamma: float) -> Array:
             distances *= most
             gamma /= most
         distances *= -gamma
-        return exp_in_place(distances)
+        return namespace(distances).exp(distances, out=distances)
 
 
 def summed_over_columns(term: Callable[[Array, Array], Array], X: Array, Y: Array) -> Array:
@@ -306,7 +305,8 @@ def exponents(X: Array, Y: Array, gamma: float) -> Array:
         # The squares as two more columns: one product instead of four passes over the result.
         left = [(2.0 * gamma) * X, -gamma * of_X, xp.ones_like(of_X)]
         right = [Y, xp.ones_like(of_Y), -gamma * of_Y]
-        return at_most_in_place(xp.concat(left, axis=-1) @ xp.matrix_transpose(xp.concat(right, axis=-1)), 0.0)
+        found = xp.concat(left, axis=-1) @ xp.matrix_transpose(xp.concat(right, axis=-1))
+        return np.minimum(found, 0.0, out=found) if isinstance(found, np.ndarray) else found.clamp_(max=0.0)
 
 
 def largest_square(X: Array, origin: Array | None = None) -> float:

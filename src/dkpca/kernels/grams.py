@@ -226,11 +226,14 @@ class FusedGram(Gram):
         diagonal = diagonal if same_place(both, self.home) else sent_to(diagonal, self.home)
         return diagonal, float(at_hand(namespace(logs).max(logs)))
 
+    @property
+    def roundings(self) -> float:
+        """How many an entry can have."""
+        # Inner products of r_j numbers have growth(r_j) each, the law adds two per party, and a power repeats them.
+        return self.law.powers * sum(growth(width) + 2 for width in self.widths)
+
     def evaluation_error(self) -> float:
-        # Inner products of r_j numbers have growth(r_j) roundings each, the law adds two per party, and a power
-        # repeats them; |K| <= trace K.
-        roundings = self.law.powers * sum(growth(width) + 2 for width in self.widths)
-        return roundings * unit(self.reference) * self.trace()
+        return self.roundings * unit(self.reference) * self.trace()  # |K| <= trace K
 
     def against(self, columns: Array) -> Made:
         # Rows of the merged factors times the landmarks' rows, party by party, and then the law: n x m, in strips.
@@ -293,7 +296,8 @@ class FusedGram(Gram):
     def factor(self) -> Array | None:
         # (A A') o (B B') = C C', where the columns of C are all products of a column of A and one of B: for few
         # columns that is a thin factor of the fused matrix, and a product with it needs no tiles.
-        if self.law.powers > 1 or (len(self.widths) > 1 and math.prod(self.widths) > MOST_PRODUCTS):
+        few = self.law.multiplies and math.prod(self.widths) <= MOST_PRODUCTS
+        if self.law.powers > 1 or not (few or len(self.widths) == 1):
             return None
         first, *others = self.factors
         xp = namespace(first)

@@ -69,7 +69,7 @@ class Law(ABC):
         """Factors by which diagonals of the parties' errors enter that of the fused matrix; `received` were sent."""
 
     def derivative(self, parts: Iterable[Array], changes: Iterable[Array]) -> Array:
-        """Entries of the change of the fused matrix, to first order; what is given may be written over."""
+        """Entries of the change of the fused matrix, to first order."""
         # What multiplies a party's change, entry by entry, is a positive semidefinite matrix, below the one that
         # multiplies the party's error but for the rounding of the parties behind it.
         return _added(changes)
@@ -118,10 +118,7 @@ class Product(Law):
         pairs = zip(parts, changes, strict=True)
         total, slope = next(pairs)
         for part, change in pairs:
-            change *= total
-            slope *= part
-            slope += change
-            total *= part
+            total, slope = total * part, slope * part + change * total
         return slope
 
 
@@ -218,6 +215,28 @@ class Cosine(Law):
     def diagonal(self, diagonals: Sequence[Array]) -> Array:
         total = _added(diagonals)
         return namespace(total).astype(total > 0, total.dtype)
+
+
+@dataclass(frozen=True)
+class Slope(Law):
+    """The change of another law's matrix, from its merged factors and behind them as many of changes."""
+
+    law: Law
+    name: ClassVar[str] = "slope"
+
+    @property
+    def powers(self) -> int:
+        return self.law.powers
+
+    def merge(self, parts: Sequence[Array]) -> list[Array]:
+        return list(parts)
+
+    def recombine(self, parts: Iterable[Array]) -> Array:
+        both = list(parts)
+        return self.law.derivative(both[: len(both) // 2], both[len(both) // 2 :])
+
+    def error_weights(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[Array]:
+        raise NotImplementedError  # it is no law of parties
 
 
 PRODUCT, SUM, COSINE = Product(), Sum(), Cosine()

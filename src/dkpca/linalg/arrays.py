@@ -159,20 +159,6 @@ def itemsize(x: Array) -> int:
     return int(namespace(x).finfo(x.dtype).bits) // 8
 
 
-def exp_in_place(x: Array) -> Array:
-    """Exponential of an array that is not needed any more, without a second one where the library allows it."""
-    if isinstance(x, np.ndarray):
-        return np.exp(x, out=x)
-    return x.exp_() if array_api_compat.is_torch_array(x) else namespace(x).exp(x)
-
-
-def at_most_in_place(x: Array, most: float) -> Array:
-    """Clip an array that is not needed any more from above, without a second one where the library allows it."""
-    if isinstance(x, np.ndarray):
-        return np.minimum(x, most, out=x)
-    return x.clamp_(max=most) if array_api_compat.is_torch_array(x) else namespace(x).clip(x, None, most)
-
-
 def row_squares(A: Array) -> Array:
     """Squared length of each row, without an array of all squares where the library allows it."""
     return np.einsum("ij,ij->i", A, A) if isinstance(A, np.ndarray) else namespace(A).sum(A * A, axis=1)
@@ -185,14 +171,9 @@ def column_squares(A: Array) -> Array:
 
 def set_diagonal(x: Array, values: Array) -> Array:
     """Write the diagonal of a square array, or of each in a stack, that is not needed any more."""
-    if isinstance(x, np.ndarray):
-        np.einsum("...ii->...i", x)[...] = values
-        return x
-    if array_api_compat.is_torch_array(x):
-        x.diagonal(dim1=-2, dim2=-1).copy_(values)
-        return x
-    xp = namespace(x)
-    return xp.where(xp.eye(x.shape[-1], dtype=x.dtype, device=device(x)) > 0, values[..., None, :], x)
+    places = namespace(x).arange(x.shape[-1], device=device(x))
+    x[..., places, places] = values
+    return x
 
 
 def or_one(x: Array) -> Array:
@@ -210,14 +191,7 @@ def set_rows(
     x: Array, positions: np.ndarray[Any, Any], rows: np.ndarray[Any, Any], columns: slice = slice(None)
 ) -> Array:
     """Write rows from the host over some rows of an array, or over some columns of these."""
-    if isinstance(x, np.ndarray):
-        x[positions, columns] = rows
-    elif array_api_compat.is_torch_array(x):  # one transfer: a row at a time takes longer than all the rest
-        x[namespace(x).asarray(positions, device=x.device), columns] = like(rows, x)
-    else:
-        own = like(rows, x)
-        for i, position in enumerate(positions.tolist()):
-            x[position, columns] = own[i, :]
+    x[namespace(x).asarray(positions, device=device(x)), columns] = like(rows, x)
     return x
 
 
@@ -226,10 +200,7 @@ def solve_lower(L: Array, rows: Array) -> Array:
     if isinstance(rows, np.ndarray):
         (trsm,) = get_blas_funcs(("trsm",), (rows,))
         return trsm(1.0, L.astype(rows.dtype, copy=False).T, rows.T, trans_a=1, overwrite_b=1).T
-    xp = namespace(rows)
-    if array_api_compat.is_torch_array(rows):
-        return xp.linalg.solve_triangular(like(L, rows).T, rows, upper=True, left=False)
-    return xp.linalg.solve(like(L, rows), rows.T).T
+    return namespace(rows).linalg.solve_triangular(like(L, rows).T, rows, upper=True, left=False)
 
 
 def on_gpu(x: Array) -> bool:

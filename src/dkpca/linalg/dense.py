@@ -9,17 +9,15 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse.linalg
 
-from dkpca.linalg.arrays import Array, device, eps, like, namespace, solver_error, to_numpy
+from dkpca.linalg.arrays import Array, device, like, namespace, solver_error, to_numpy
 from dkpca.linalg.eigenpairs import NEARBY, Eigenpairs, from_all_rows, signs_of
 from dkpca.linalg.gram import Gram
-from dkpca.linalg.rows import cross, one_blas_thread, times, triangle
+from dkpca.linalg.rows import one_blas_thread, right_vectors, times
 
 LANCZOS_SHARE = 20  # Lanczos pays when fewer than one eigenpair in this many is asked for
 LANCZOS_FROM = 300  # rows; below that LAPACK is done before Lanczos has started
 LAPACK_BLOCK = 64  # columns at a time
-FEW_SHARE = 5  # inverse iteration pays when fewer than one eigenvector in this many is asked for
 FEW = 4  # times as many columns as pairs, before it pays not to know all left vectors
-SHARP = 1e-12  # share of an eigenvalue of F'F that rounding may be, for its vectors to stand for those of F
 Enough = Callable[[Array], int | None]  # of all eigenvalues, descending: the number of pairs that suffice
 
 
@@ -56,36 +54,18 @@ def _of_factor(factor: Array, k: int) -> tuple[Array, Array]:
     """Eigenpairs of F F' from the singular values of F, whose condition number is not squared."""
     xp = namespace(factor)
     if FEW * k <= factor.shape[1] <= factor.shape[0]:
-        return _few_of_factor(factor, k)
+        # A few, without the left singular vectors of all of F. With right ones W, columns of F W are left ones, wrong
+        # by rounding of the size of the largest: QR takes out of each, in their order, what lies along larger ones,
+        # and what is left lies where F F' is small, so that the residual is that of an SVD.
+        Q, T = xp.linalg.qr(times(factor, like(right_vectors(factor, k)[1], factor)))
+        U, s, _ = xp.linalg.svd(T)
+        return s**2, Q @ U
+    missing = k - factor.shape[1]
+    if missing > 0:
+        nothing = xp.zeros((factor.shape[0], missing), dtype=factor.dtype, device=device(factor))
+        factor = xp.concat([factor, nothing], axis=1)
     U, s, _ = xp.linalg.svd(factor, full_matrices=False)
-    missing = k - s.shape[0]
-    if missing > 0:  # Householder QR continues an orthonormal basis whatever is appended to it
-        extra = xp.eye(U.shape[0], missing, dtype=U.dtype, device=device(U))
-        Q, _ = xp.linalg.qr(xp.concat([U, extra], axis=1))
-        U = xp.concat([U, Q[:, s.shape[0] :]], axis=1)
-        s = xp.concat([s, xp.zeros_like(extra[0, :])])
     return s[:k] ** 2, U[:, :k]
-
-
-def _few_of_factor(factor: Array, k: int) -> tuple[Array, Array]:
-    """A few eigenpairs of F F' without the left singular vectors of all of F.
-
-    F has the right singular vectors W of R, F = Q R, and of F'F where that is not too ill-conditioned. Columns of F W
-    are the left ones, wrong by rounding of the size of the largest: QR takes out of each, in their order, what lies
-    along larger ones, and what is left lies where F F' is small, so that the residual is that of an SVD.
-    """
-    xp = namespace(factor)
-    # F'F = W S^2 W' has the condition number of F squared: only where S_k^2 is far above its rounding.
-    W = None
-    if eps(factor) < SHARP:
-        values, vectors = xp.linalg.eigh(cross(factor, factor))
-        if eps(factor) * float(values[-1]) < SHARP * float(values[-k]):
-            W = xp.flip(vectors[:, -k:], axis=1)
-    if W is None:
-        W = xp.linalg.svd(triangle(factor), full_matrices=False)[2][:k, :].T
-    Q, T = xp.linalg.qr(times(factor, W))
-    U, s, _ = xp.linalg.svd(T)
-    return s**2, Q @ U
 
 
 class Tridiagonal:
@@ -93,7 +73,7 @@ class Tridiagonal:
 
     def __init__(self, K: np.ndarray[Any, Any]) -> None:
         """Reduce a matrix, which is written over, and compute all eigenvalues."""
-        sytrd, self.ormqr, self.stein = scipy.linalg.get_lapack_funcs(("sytrd", "ormqr", "stein"), (K,))
+        sytrd, self.ormqr = scipy.linalg.get_lapack_funcs(("sytrd", "ormqr"), (K,))
         # Transposed: LAPACK's own layout, so that nothing is copied.
         reflectors, self.d, self.e, self.scales, _ = sytrd(K.T, lower=1, lwork=LAPACK_BLOCK * len(K), overwrite_a=1)
         self.reflectors = np.asfortranarray(reflectors[1:, :-1])
@@ -102,8 +82,7 @@ class Tridiagonal:
 
     def leading(self, k: int) -> Array:
         """Return the k leading eigenvectors of K."""
-        few = self._inverse_iteration(k) if k * FEW_SHARE <= len(self.values) else None
-        Z = np.array(self._all[:, -k:], order="F") if few is None else few
+        Z = np.array(self._all[:, -k:], order="F")
         if len(Z) > 1:
             room = LAPACK_BLOCK * (k + LAPACK_BLOCK + 1)  # with less, LAPACK goes column by column
             Z[1:] = self.ormqr("L", "N", self.reflectors, self.scales, Z[1:], room)[0]
@@ -113,17 +92,6 @@ class Tridiagonal:
     def _all(self) -> np.ndarray[Any, Any]:
         """All of Z, by divide and conquer."""
         return np.asarray(scipy.linalg.eigh_tridiagonal(self.d, self.e, check_finite=False, lapack_driver="stevd")[1])
-
-    def _inverse_iteration(self, k: int) -> np.ndarray[Any, Any] | None:
-        """The last k columns of Z, or None if these are not eigenvectors to the last digits."""
-        n, values, e = len(self.values), self.values[:k][::-1], self.e[:, None]
-        Z, info = self.stein(self.d, self.e, values, np.ones(n), np.append(n, np.zeros(n - 1)))
-        # T Z - Z diag(values), and Z'Z - I.
-        residual, largest = (self.d[:, None] - values) * Z, abs(values[-1])
-        residual[1:] += e * Z[:-1]
-        residual[:-1] += e * Z[1:]
-        error = max(np.linalg.norm(residual), np.linalg.norm(Z.T @ Z - np.eye(k)) * largest)
-        return np.asarray(Z) if info == 0 and error <= 0.25 * solver_error(n, largest, Z) else None
 
 
 def eigh(gram: Gram) -> tuple[Array, Callable[[int], Array]]:

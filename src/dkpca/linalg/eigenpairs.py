@@ -144,22 +144,17 @@ def from_all_rows(gram: Gram, values: Array, vectors: Array) -> Extension:
 def signs_of(vectors: Array) -> Array:
     """Signs that make the entry of largest magnitude of each column positive, the first of several."""
 
-    def extremes(first: int, part: RowGroup) -> tuple[Array, Array]:
+    def largest(first: int, part: RowGroup) -> Array:
         own = part[:]
-        return namespace(own).max(own, axis=0), namespace(own).min(own, axis=0)
+        xp = namespace(own)
+        places = xp.argmax(xp.abs(own), axis=0)
+        return own[places, xp.arange(own.shape[1])]
 
-    # The largest and the smallest entry of each column over all groups of rows; where the two are equally large,
-    # the one that comes first decides.
-    parts = list(over(extremes, vectors))
-    xp = namespace(parts[0][0])
-    highest = reduce(xp.maximum, (high for high, _ in parts))
-    lowest = reduce(xp.minimum, (low for _, low in parts))
-    signs = xp.where(highest < -lowest, -xp.ones_like(highest), xp.ones_like(highest))
-    for column in np.flatnonzero(to_numpy(highest == -lowest)).tolist():
-        own = vectors[:, column]
-        if int(namespace(own).argmin(own)) < int(namespace(own).argmax(own)):
-            signs[column] = -1.0
-    return signs
+    # argmax has the first of several in a group; among groups, a later one has to be larger.
+    found = list(over(largest, vectors))
+    xp = namespace(found[0])
+    entries = reduce(lambda one, other: xp.where(xp.abs(other) > xp.abs(one), other, one), found)
+    return xp.where(entries < 0, -xp.ones_like(entries), xp.ones_like(entries))
 
 
 def repeated(pairs: Eigenpairs, rows: Distinct, memory: MemoryLimit | None) -> Eigenpairs:
@@ -272,13 +267,13 @@ def beside(left: Array, right: Array) -> Array:
     return namespace(left, right).concat([left, right], axis=1)
 
 
-def orthonormalize(vectors: Array, square: Array, values: np.ndarray[Any, Any]) -> tuple[Array, float]:
+def orthonormalize(vectors: Array, values: np.ndarray[Any, Any]) -> tuple[Array, float]:
     """Return columns V (V'V)^(-1/2), maybe written over V, and how far that moves the matrix they span."""
     # V = W root with W orthonormal and root = (V'V)^(1/2): the matrix spanned moves by |root Lambda root - Lambda|.
     moved = 0.0
     Lambda = np.diag(np.append(values, np.zeros(vectors.shape[1] - len(values))))
     for _ in range(2):
-        sizes, Q = np.linalg.eigh(to_numpy(square).astype(float))
+        sizes, Q = np.linalg.eigh(to_numpy(cross(vectors, vectors)).astype(float))
         if np.abs(sizes - 1.0).max() <= EVEN * eps(vectors):
             break
         if sizes[0] < 0.5:
@@ -287,7 +282,6 @@ def orthonormalize(vectors: Array, square: Array, values: np.ndarray[Any, Any]) 
         root = (Q * np.sqrt(sizes)) @ Q.T
         moved += float(np.linalg.norm(root @ Lambda @ root - Lambda, 2))
         vectors = multiply(vectors, like((Q / np.sqrt(sizes)) @ Q.T, vectors))
-        square = cross(vectors, vectors)
     return vectors, moved
 
 

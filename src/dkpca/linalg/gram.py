@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dkpca.errors import InputError
-from dkpca.linalg.arrays import Array, MemoryLimit, device, eps, growth, itemsize, like, namespace, to_numpy, unit
+from dkpca.linalg.arrays import Array, MemoryLimit, eps, growth, itemsize, like, namespace, to_numpy, unit
 from dkpca.linalg.rows import Distinct, Index, Made, in_order, off, pick, slices, tile_bytes
 
 Within = Callable[[int, Sequence[Array], Sequence[slice]], Array]
@@ -41,16 +40,11 @@ class Gram(ABC):
 
     def sent_to(self, place: Array) -> "Gram":
         """Return the same matrix, evaluated where another array lives: rows travel there a group at a time."""
-        raise InputError(f"{type(self).__name__} is evaluated where its rows lie; leave device out")
+        raise NotImplementedError
 
     def against(self, columns: Array) -> Made:
         """Return these columns of the matrix, made where they are looked at."""
-        numbers = namespace(self.reference).arange(self.n, device=device(self.reference))
-
-        def make(start: int, own: Array) -> Array:
-            return self.block(slice(start, start + own.shape[0]), columns)
-
-        return Made((numbers,), make, columns.shape[0])
+        raise NotImplementedError
 
     def within(self) -> Within:
         """Say how to make blocks on the diagonal, from a strip's first row, its rows of what is stored, and parts."""

@@ -56,9 +56,9 @@ from dkpca.linalg.rows import (
     off,
     over,
     pick,
-    products,
     strips,
     threads_of_our_own,
+    written,
 )
 
 LANDMARKS_PER_PAIR = 4
@@ -242,13 +242,11 @@ class LandmarkBlock:
         return self.inverse_norm**2 * (self._square_error(n, length, length) + self._own_error(length))
 
     def spectrum(
-        self, sums: Moments, start: Matrix | None, n: int, *, substituted: bool, shown: Matrix | None = None
+        self, sums: Moments, start: Matrix, n: int, *, substituted: bool, shown: Matrix | None = None
     ) -> FeatureSpectrum:
-        """Eigenpairs of F'(I - QQ')F from sums over rows of F, or C, from a start if centered; `shown` is Z'Q."""
+        """Eigenpairs of F'(I - QQ')F from sums over rows of F, or C, from a start; `shown` is Z'Q."""
         # sum of (z - c)(z - c)' less n m m' for the mean m of z - c: centered, whatever the start c was.
         square, moved_mean = to_numpy(sums.square).astype(float), to_numpy(sums.total).astype(float) / n
-        if start is None:
-            start = moved_mean = np.zeros(self.m)
         mean = start.astype(float) + moved_mean
         length = float(np.trace(square)) ** 0.5
         full_length = (max(0.0, length**2 + n * float(mean @ mean - moved_mean @ moved_mean))) ** 0.5
@@ -469,11 +467,10 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, Q: Array | Non
     # 1) One pass over the rows adds up F'F, or C'C where inv(L) C'C inv(L)' is as good; landmarks whose rounding is
     # more than what they explain go.
     n, home = gram.n, gram.home
-    sums = moments(chosen.features, chosen.start, centered=centered)
-    if chosen.substituted:
-        square, start = sums.square, chosen.start
-        if centered:  # of the rows themselves, which were measured from the start
-            square = square + sums.total[:, None] * start + start[:, None] * (sums.total + n * start)
+    chosen = replace(chosen, start=chosen.start * centered)
+    sums, start = moments(chosen.features, chosen.start, centered=centered), chosen.start
+    if chosen.substituted:  # of the rows themselves, which were measured from the start
+        square = sums.square + sums.total[:, None] * start + start[:, None] * (sums.total + n * start)
         sound, _ = chosen.block.sound(to_numpy(square).astype(float))
         if sound < chosen.block.m:
             chosen, sums = chosen.head(sound), Moments(sums.total[:sound], sums.square[:sound, :sound])
@@ -481,8 +478,7 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, Q: Array | Non
     block, start = chosen.block, chosen.start
     # F'HF = F'F - F'QQ'F: what covariates show of the features is taken out of the sum of squares.
     shown = None if Q is None else to_numpy(cross(chosen.features, Q, start)).astype(float)
-    origin = to_numpy(start) if centered else None
-    found = block.spectrum(sums, origin, n, substituted=chosen.substituted, shown=shown)
+    found = block.spectrum(sums, to_numpy(start), n, substituted=chosen.substituted, shown=shown)
     values, U = _at_least(k, like(found.values, home), like(found.U, home))
     next_value = float(values[k]) if values.shape[0] > k else 0.0
     scaled, behind = U * inverse_roots(n, values)[None, :], slice(k, k + NEARBY)
@@ -500,12 +496,11 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, Q: Array | Non
     # 4) A second pass makes the eigenvectors, which are then orthonormal to the last digit and have their signs.
     share = in_products / block.trace if block.trace > 0 else 0.0
     rounding = (rough, share, gram.evaluation_error() + found.beside) if in_blocks else None
-    vectors, nearby, square, missed = _lifted(gram, scaled, near, chosen, found, rounding)
+    vectors, nearby, missed = _lifted(gram, scaled, near, chosen, found, rounding)
     if Q is not None:
         vectors, nearby = off(Q, vectors), off(Q, nearby) if nearby.shape[1] else nearby
-        square = cross(vectors, vectors)
-    within = None if missed is None or Q is not None else _turned(missed.within, square)
-    vectors, turned = orthonormalize(vectors, square, found.values[:k])
+    within = None if missed is None or Q is not None else _turned(missed.within, cross(vectors, vectors))
+    vectors, turned = orthonormalize(vectors, found.values[:k])
     signs = signs_of(vectors)
     flips = to_numpy(signs).astype(float)
     vectors = multiply(vectors, namespace(signs).eye(k, dtype=signs.dtype, device=device(signs)) * signs[None, :])
@@ -544,24 +539,28 @@ def _turned(within: Matrix, square: Array) -> Matrix | None:
 
 def _lifted(
     gram: Gram, leading: Array, behind: Array, chosen: Chosen, found: FeatureSpectrum, rounding: Rounding | None
-) -> tuple[Array, Array, Array, ResidualBound | None]:
-    """Products V of the centered factor with leading columns, and with those behind; V'V; a bound on what is left."""
+) -> tuple[Array, Array, ResidualBound | None]:
+    """Products of the centered factor with leading columns, and with those behind; a bound on what is left."""
     xp, k = namespace(leading), leading.shape[1]
     weights = xp.concat([leading, behind], axis=1)
     if not chosen.substituted:
         weights = like(chosen.block.solve_transposed(to_numpy(weights)), weights)
     weights = sent_to(weights, chosen.start)
+    shift = like(found.mean, weights) @ weights
     solved, substituted = substitution(chosen.block, chosen.pivots), chosen.substituted
     blocks = gram.within() if chosen.among < gram.n else Gram.within(gram)  # from rows of F there is no other way
 
-    def left(part: RowGroup, rows: slice, Z: Array, V: Array) -> ResidualBound:
+    def of(part: RowGroup, rows: slice) -> tuple[Array, ResidualBound | None]:
+        Z = part[rows]
+        V = Z @ weights - shift[None, :]
+        if rounding is None:
+            return V, None
         F = Z if substituted else solved(part.start + rows.start, Z)
         within = partial(blocks, part.start + rows.start, [x[rows, ...] for x in part.stored])
-        return residual_bound(within, F, V[:, :k], rounding or (False, 0.0, 0.0))
+        return V, residual_bound(within, F, V[:, :k], rounding)
 
-    shift, seen = like(found.mean, weights) @ weights, None if rounding is None else left
-    V, square, parts = products(chosen.features, weights, shift, gram.home, seen=seen, memory=gram.memory)
-    return V[:, :k], V[:, k:], square[:k, :k], reduce(operator.add, parts) if parts else None
+    V, parts = written(of, chosen.features, weights.shape[1], weights, gram.home, gram.memory)
+    return V[:, :k], V[:, k:], None if rounding is None else reduce(operator.add, parts)
 
 
 def _at_least(k: int, values: Array, U: Array) -> tuple[Array, Array]:

@@ -111,12 +111,10 @@ def choose(gram: Gram, k: int) -> tuple[str, str]:
 def enough_landmarks(gram: Gram, k: int, wanted: int | None) -> int:
     """Return how many landmarks "auto" takes: those wanted, and more as long as that is little work."""
     work = (WORK_GPU if on_gpu(gram.reference) else WORK) * (PARTY_SHARE if wanted is None else 1.0)
-    return max(wanted or default_landmarks(k), landmarks_within(gram.n, gram.entry_operations, work))
-
-
-def landmarks_within(n: int, entry: float, operations: float) -> int:
-    """Most landmarks m that take no more than so many operations, n m (entry + 3 m)."""
-    return min(n, int(((entry**2 + 12.0 * (operations / n)) ** 0.5 - entry) / 6.0))
+    # The most landmarks m that take no more operations than that, n m (entry + 3 m).
+    n, entry = gram.n, gram.entry_operations
+    most = int(((entry**2 + 12.0 * (work / n)) ** 0.5 - entry) / 6.0)
+    return max(wanted or default_landmarks(k), min(n, most))
 
 
 def check_size(gram: Gram) -> None:

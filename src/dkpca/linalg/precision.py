@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from dkpca.linalg.rows import (
     as_made,
     at_hand,
     away_from,
+    cross,
     distinct_rows,
     kept,
     moments,
@@ -211,8 +212,13 @@ class Tall:
     @property
     def made(self) -> Made:
         """How its rows are made, for the engine."""
-        decode = partial(_decoded, self.sent.scale, self.dtype, self.scales)  # without the data: that is handed in
-        return Made((self.sent.data,), lambda start, part: decode(part), self.shape[1], self.place)
+        scale, dtype, scales = self.sent.scale, self.dtype, self.scales  # without the data: that is handed in
+
+        def decoded(start: int, part: Array) -> Array:
+            rows = Rounded(part, scale).decode(dtype)
+            return rows if scales is None else rows[:, : scales.shape[0]] * scales[None, :]
+
+        return Made((self.sent.data,), decoded, self.shape[1], self.place)
 
     def rows(self, index: Index) -> Array:
         """Some rows, decoded."""
@@ -220,14 +226,9 @@ class Tall:
             index = sent_to(index, self.sent.data)
         part = pick(self.sent.data, index)
         there = part if self.place is None else sent_to(part, self.place)
-        decoded = _decoded(self.sent.scale, self.dtype, self.scales, there)
+        decoded: Array = self.made.make(0, there)
         let_go(part)
         return decoded
-
-
-def _decoded(scale: Array | None, dtype: str, scales: Array | None, received: Array) -> Array:
-    decoded = Rounded(received, scale).decode(dtype)
-    return decoded if scales is None else decoded[:, : scales.shape[0]] * scales[None, :]
 
 
 Factor = Array | Tall  # a matrix at hand, or one that is decoded where it is looked at
@@ -240,9 +241,7 @@ def rows_of(A: Factor, index: Index) -> Array:
 
 def whole(A: Factor) -> Array:
     """All rows; not computed yet, if they lie on workers of a cluster."""
-    if isinstance(A, Tall) and arrays.is_dask_array(A.sent.data):
-        return kept(A, reference_of(A))
-    return A.rows(slice(None)) if isinstance(A, Tall) else A
+    return kept(A, reference_of(A)) if isinstance(A, Tall) else A
 
 
 def reference_of(A: Factor) -> Array:
@@ -276,14 +275,6 @@ def where_computed(A: Factor, device: str | None) -> Factor:
     """The same matrix, its rows on the device where this is computed."""
     place = away_from(device, reference_of(A))
     return A if place is None else placed(A, place)
-
-
-def as_sent(A: Factor) -> Factor:
-    """For estimates: a factor that came in float32 is computed with in float32, at twice the speed."""
-    if not isinstance(A, Tall) or A.sent.precision != "float32":
-        return A
-    scales = None if A.scales is None else namespace(A.sent.data).astype(A.scales, A.sent.data.dtype)
-    return Tall(A.sent, "float32", scales)
 
 
 def square(A: Factor, device: str | None = None) -> Array:
@@ -351,6 +342,19 @@ def ordinary_size(A: Factor) -> float:
     """Power of four next to the largest magnitude: division by it rounds nothing, and fourth powers stay in range."""
     reach = largest(A)
     return float(4.0 ** min(math.frexp(reach)[1] // 2, 511)) if reach > 0 else 1.0
+
+
+def centered_factor(A: Factor, centered: bool) -> tuple[Array, float]:
+    """A factor over its size, less the mean of its rows unless it came `centered`; and the size."""
+    A, size = whole(A), ordinary_size(A)
+    A = A / size
+    return A if centered else A - namespace(A).mean(A, axis=0, keepdims=True), size
+
+
+def inner_product(A: Array, B: Array) -> float:
+    """<A A', B B'> = |A' B|_F^2, without an n x n matrix."""
+    C = cross(A, B)
+    return float(namespace(C).sum(C * C))
 
 
 def row_squares(A: Factor) -> Array:

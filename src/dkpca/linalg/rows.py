@@ -37,6 +37,7 @@ from dkpca.linalg.arrays import (
     same_place,
     sent_to,
     tall_empty,
+    to_numpy,
     unit,
 )
 
@@ -55,6 +56,7 @@ CACHED_ROWS = 64  # of a product with hundreds of columns, to be used at once
 GPU_ROWS = 2**17  # of a group on a GPU: fewer and larger ones, since each launch costs as much as a million sums
 GPU_TILE_BYTES = 2**26
 GPU_SHARE = 16  # scratch on a GPU: one part in this many of the free memory
+SQUARED = 1e-10  # share of an eigenvalue of A'A that its rounding may be, for its vectors to be those of A
 SHORT = 500  # columns of a strip, at most: a row more costs less than a strip more
 
 
@@ -326,8 +328,6 @@ def threads_of_our_own() -> Iterator[None]:
 
 # Sums over rows
 
-Seen = Callable[[RowGroup, slice, Array, Array], ResultT]  # what is made of a strip: of z, and of z W - shift
-
 
 @dataclass(frozen=True)
 class Moments:
@@ -361,46 +361,36 @@ def moments(Z: Any, start: Array, *, centered: bool) -> Moments:
     return found
 
 
-def products(
-    Z: Any, weights: Array, shift: Array, home: Array, *, seen: Seen[ResultT] | None, memory: MemoryLimit | None
-) -> tuple[Array, Array, list[ResultT]]:
-    """Return z W - shift for all rows z; the sum of their squares; what `seen` says of each strip."""
-    width = weights.shape[1]
-
-    def of(first: int, part: RowGroup) -> tuple[Array, tuple[Array, list[ResultT]]]:
-        results = []
-        made = namespace(weights).empty((len(part), width), dtype=weights.dtype, device=device(weights))
-        for rows in strips(len(part), weights.shape[0], weights):
-            z = part[rows]
-            made[rows, :] = z @ weights - shift[None, :]
-            if seen is not None:
-                results.append(seen(part, rows, z, made[rows, :]))
-        return made, (made.T @ made, results)
-
-    if on_workers(Z):
-        whole, others = _made_on_workers(of, Z, width, np.float64)
-    else:
-        # Rows go to their place in the order of the groups, and their squares are added in that order.
-        whole, others, first = tall_empty((Z.shape[0], width), home, memory), [], 0
-        for made, other in over(of, Z, reference=weights):
-            whole[first : first + made.shape[0], :] = sent_to(made, whole)
-            others.append(other)
-            first += made.shape[0]
-    return whole, _sum(square for square, _ in others), [r for _, some in others for r in some]
-
-
-def _made_on_workers(
-    work: Callable[..., tuple[Array, ResultT]], Z: Any, width: int, dtype: Any
+def written(
+    work: Callable[[RowGroup, slice], tuple[Array, ResultT]],
+    Z: Any,
+    width: int,
+    reference: Array,
+    home: Array,
+    memory: MemoryLimit | None = None,
 ) -> tuple[Array, list[ResultT]]:
-    """Array of the rows that `work(start, part)` makes of groups, on the workers; and what else it returns."""
-    chunk, arrays = _of_chunk(work, [Z])
+    """Array of the rows that `work(part, rows)` makes of strips, at home or on workers; and what else it returns."""
+    dtype, columns = home.dtype, Z.shape[1]  # what goes to workers must not refer to Z, or all rows go along
+    whole = None if on_workers(Z) else tall_empty((Z.shape[0], width), home, memory)
 
-    def of(start: int, *blocks: Array) -> tuple[Array, list[ResultT]]:
+    def of(first: int, part: RowGroup) -> tuple[Array, list[ResultT]]:
+        made = np.empty((len(part), width), dtype) if whole is None else whole[first : first + len(part), :]
+        others = []
+        for rows in strips(len(part), columns, reference):
+            own, other = work(part, rows)
+            made[rows, :] = sent_to(own, made)
+            others.append(other)
+        return made, others
+
+    def of_chunk(start: int, *blocks: Array) -> tuple[Array, list[list[ResultT]]]:
         rows, others = zip(*chunk(start, *blocks), strict=True)
         return np.concatenate(rows), list(others)
 
-    made, others = on_dask.chunks_made(of, on_dask.chunks_of(arrays), width, dtype)
-    return made, [other for some in others for other in some]
+    if whole is not None:
+        return whole, [other for _, some in over(of, Z, reference=reference) for other in some]
+    chunk, arrays = _of_chunk(of, [Z])
+    made, others = on_dask.chunks_made(of_chunk, on_dask.chunks_of(arrays), width, dtype)
+    return made, [other for own in others for some in own for other in some]
 
 
 def column_means(X: Array) -> Array:
@@ -484,6 +474,18 @@ def _triangle(A: Array) -> Array:
     return np.linalg.qr(A, mode="r") if isinstance(A, np.ndarray) else namespace(A).linalg.qr(A)[1]
 
 
+def right_vectors(A: Array, k: int) -> tuple[Matrix, Matrix, float]:
+    """Leading squared singular values of a tall A, right singular vectors, and what rounding did to A'A."""
+    # A'A = V diag(values) V'. Where its rounding, as large as that of its trace, would show in the last of these,
+    # they are those of R of A = Q R, whose condition number is not squared.
+    values, V = (np.flip(part, axis=-1) for part in np.linalg.eigh(to_numpy(cross(A, A))))
+    moved = growth(A.shape[0]) * unit(A) * float(np.sum(values, dtype=float))
+    if moved < SQUARED * float(values[k - 1]):
+        return values[:k], V[:, :k], moved
+    _, s, right = np.linalg.svd(to_numpy(triangle(A)), full_matrices=False)
+    return s[:k].astype(float) ** 2, right[:k].T, 0.0
+
+
 @dataclass(frozen=True)
 class Distinct:
     """Rows of a table that differ, in the order in which they come."""
@@ -548,17 +550,7 @@ def by_strips(work: Callable[[slice], Array], X: Array, weights: Array) -> Array
 
 def kept(Z: Any, reference: Array, memory: MemoryLimit | None = None) -> Array:
     """Rows of a table, all of them: where the reference lives, or on their workers."""
-    if on_workers(Z):
-        return _made_on_workers(lambda first, part: (part[:], None), Z, Z.shape[1], reference.dtype)[0]
-    out = tall_empty(Z.shape, reference, memory)
-
-    def of(first: int, part: RowGroup) -> None:
-        for rows in strips(len(part), Z.shape[1], reference):
-            out[first + rows.start : first + rows.stop, :] = part[rows]
-
-    for _ in over(of, Z, reference=reference):
-        pass
-    return out
+    return written(lambda part, rows: (part[rows], None), Z, Z.shape[1], reference, reference, memory)[0]
 
 
 # Columns in units of their own deviations.
@@ -587,15 +579,15 @@ def moved(X: Array, origin: Array, whose: str, memory: MemoryLimit | None = None
     """Rows minus the origin; raises if a column overflows."""
     if is_dask_array(X):
         return X - origin[None, :]  # not computed yet: a chunk that overflows shows when the kernel is evaluated
-    moved = tall_empty(X.shape, X, memory)
+    xp = namespace(X)
 
-    def written(rows: slice) -> bool:
+    def of(part: RowGroup, rows: slice) -> tuple[Array, bool]:
         with quiet():
-            moved[rows, :] = X[rows, :] - origin[None, :]
-        return bool(namespace(X).all(namespace(X).isfinite(moved[rows, :])))
+            own = part[rows] - origin[None, :]
+        return own, bool(xp.all(xp.isfinite(own)))
 
-    if not all([*in_order(written, groups(X.shape[0], X), X)]):
-        xp = namespace(X)
+    moved, finite = written(of, X, X.shape[1], X, X, memory)
+    if not all(finite):
         column = 1 + [bool(xp.all(xp.isfinite(moved[:, j]))) for j in range(X.shape[1])].index(False)
         raise InputError(
             f"{whose}: the numbers of its column {column} are too large to compute their mean in {dtype_name(X)}; "

@@ -49,14 +49,6 @@ STEPS, COLUMNS, CONFIDENCE = 4, 16, 1.0 - 1e-6  # of the search for missed pairs
 # 1.648 sqrt(n) exp(-sqrt(e) (2 q - 1)); several independent vectors at once can only do better than each of them.
 
 
-@dataclass(frozen=True)
-class Found:
-    """What a search came upon."""
-
-    highest: float  # largest Ritz value
-    vectors: Array  # Ritz vectors, those of the largest values first
-
-
 def statement(n: int) -> Probe:
     """Say how much larger than all found an eigenvalue must be not to be missed; of very many samples, nothing."""
     per_column = math.log(1.648 * math.sqrt(n)) - math.log(1.0 - CONFIDENCE) / COLUMNS
@@ -64,13 +56,13 @@ def statement(n: int) -> Probe:
     return Probe(1.0 / (1.0 - share) if share < 1.0 else math.inf, CONFIDENCE)
 
 
-def search(gram: Gram, V: Array, seed: int) -> Found:
-    """Search outside the orthonormal columns of V; `MANY` has left room there for all columns in all steps."""
+def search(gram: Gram, V: Array, seed: int) -> tuple[float, Array]:
+    """Largest Ritz value outside the orthonormal columns of V, and Ritz vectors; `MANY` has left room there."""
     # Block Lanczos on (I - VV') K (I - VV') from random columns: its largest Ritz value is what may have been missed.
     start = like(np.random.default_rng([seed, gram.n]).standard_normal((gram.n, COLUMNS)), gram.reference)
     basis, images = _krylov(gram.__matmul__, outside(V, start), V, STEPS)
     pairs = ritz(basis, images - times(V, cross(V, images)))
-    return Found(max(0.0, float(namespace(V).max(pairs.values))), orthonormal(pairs.vectors[:, :COLUMNS]))
+    return max(0.0, float(pairs.values[0])), orthonormal(pairs.vectors[:, :COLUMNS])
 
 
 def _krylov(multiply: Multiply, block: Array, V: Array, steps: int) -> tuple[Array, Array]:
@@ -127,8 +119,8 @@ class LowPrecision:
         Y = np.flip(np.linalg.eigh(H)[1][:, -width:], axis=1)
         return like(times(Z, like(turned @ Y[width:, :], Z)), found.vectors)
 
-    def search(self, V: Array) -> Found:
-        """Return the largest Ritz values of the space outside the orthonormal columns of V."""
+    def search(self, V: Array) -> tuple[float, Array]:
+        """The same in the space of few digits."""
         # Right singular vectors of V'Z beyond the first k span what of the space Z is orthogonal to V; Rayleigh and
         # Ritz on it gives the largest eigenvalues outside of V.
         k = V.shape[1]
@@ -137,7 +129,7 @@ class LowPrecision:
         free = turned[k:].T  # what of the space is orthogonal to V
         values, Y = np.linalg.eigh(free.T @ (to_numpy(self.pairs.values).astype(float)[:, None] * free))
         vectors = times(self.pairs.vectors, like(free @ Y[:, ::-1][:, :COLUMNS], self.pairs.vectors))
-        return Found(max(0.0, float(values[-1])), orthonormal(like(vectors, V)))
+        return max(0.0, float(values[-1])), orthonormal(like(vectors, V))
 
 
 # The solver.
@@ -189,10 +181,15 @@ class Streamed:
                 rest = gram.trace() - float(namespace(pairs.values).sum(pairs.values[:k]))
                 if rest <= pairs.noise():  # nothing is left to be missed
                     return _result(gram, pairs, k, note, at_least=rest)
-                found, margin = self._search(gram, few, pairs.vectors[:, :k], self.random_state + passes)
-                if found.highest <= (1 + margin) * max(float(pairs.values[k - 1]), 0.0) + pairs.noise():
-                    return replace(_result(gram, pairs, k, note, at_least=found.highest), probe=statement(gram.n))
-                since, following, few = 0, found.vectors, None  # what few digits show must hold in all of them
+                V, margin = pairs.vectors[:, :k], self.tolerance
+                # In few digits where the search is too short for so many samples to be a statement.
+                if few is None or math.isfinite(statement(gram.n).factor):
+                    highest, following = search(gram, V, self.random_state + passes)
+                else:
+                    (highest, following), margin = few.search(V), ROUGH
+                if highest <= (1 + margin) * max(float(pairs.values[k - 1]), 0.0) + pairs.noise():
+                    return replace(_result(gram, pairs, k, note, at_least=highest), probe=statement(gram.n))
+                since, few = 0, None  # what few digits show must hold in all of them
             # The next block: residuals, or what few digits make of them, outside of the basis.
             if basis.shape[1] + width > MOST_BLOCKS * width:
                 basis, images = pairs.vectors[:, : 2 * width], pairs.images[:, : 2 * width]
@@ -215,12 +212,6 @@ class Streamed:
             return None
         start = self._by_landmarks(gram, k + NEARBY, max(4 * (k + NEARBY), LEAST_LANDMARKS))
         return LowPrecision.of(rough, start, self.random_state)
-
-    def _search(self, gram: Gram, preview: LowPrecision | None, V: Array, seed: int) -> tuple[Found, float]:
-        """Search outside V; in few digits where the search is too short for so many samples to be a statement."""
-        if preview is None or math.isfinite(statement(gram.n).factor):
-            return search(gram, V, seed), self.tolerance
-        return preview.search(V), ROUGH
 
     def _by_landmarks(self, gram: Gram, width: int, landmarks: int) -> Array:
         return Landmark(min(landmarks, gram.n), random_state=self.random_state, bounded=False)(gram, width).vectors
