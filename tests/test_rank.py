@@ -11,7 +11,8 @@ from dkpca.errors import InputError
 from dkpca.kernels import RBF
 from dkpca.linalg.precision import COMPACT, PRECISIONS
 from dkpca.party.limits import ANYTHING
-from dkpca.rank import Adaptive, Auto, Budget, Fixed, RankRule
+from dkpca.rank import Adaptive, Auto, Budget, Error, Fixed, RankRule
+from dkpca.settings import Fit
 
 FLOATS = sorted(set(PRECISIONS) - {COMPACT})
 SPECTRUM = np.array([8.0, 4.0, 2.0, 1.0, 0.5])
@@ -90,6 +91,11 @@ def test_a_small_first_guess_grows_until_the_rule_is_satisfied(rng):
 def test_impossible_rules_are_refused(make, words):
     with pytest.raises(InputError, match=re.escape(words)):
         make()
+
+
+def test_more_rules_than_a_review_has_time_for_are_refused():
+    with pytest.raises(InputError, match="rank has 9 rules; give at most 8"):
+        Fit(rank=tuple(Error(10.0**-n) for n in range(1, 10)))
 
 
 def test_a_rule_that_never_decides_is_refused(rng):

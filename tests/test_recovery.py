@@ -542,8 +542,35 @@ def test_nearly_as_many_columns_as_known_rows_are_decoded(rng, rank):
     X = (rng.random((300, 28)) < 0.3).astype(float)
     found = measure(summary_of(X, Linear(), rank), X)
     assert found.by_attack["decoding"] == (1.0,) * 28
-    wide = (rng.random((300, 31)) < 0.3).astype(float)
-    assert max(measure(summary_of(wide, Linear(), rank), wide).by_attack["decoding"]) == 0.0
+
+
+@pytest.mark.parametrize(("width", "values", "rank"), [(40, 2, 9), (32, 2, 5), (30, 2, 4), (50, 3, 14)])
+def test_columns_of_few_values_are_decoded_though_they_outnumber_the_known_rows(width, values, rank, rng):
+    """Short vectors that are orthogonal to the rows sent are so to the columns, too: a hidden subset sum."""
+    X = rng.integers(0, values, (250, width)).astype(float)
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    assert measure(summary_of(Z, Linear(), rank), X).by_attack["decoding"] == (1.0,) * width
+    assert max(measure(summary_of(Z, Linear(), 1), X).by_attack["decoding"]) == 0.0  # fewer bits than a row has
+    numbers = rng.normal(size=(250, width))
+    assert max(measure(summary_of(numbers, Linear(), min(rank, 9)), numbers).by_attack["decoding"]) == 0.0
+
+
+def test_columns_that_say_much_about_each_other_have_fewer_bits(rng):
+    """Laboratory values in two units each; twice as many that are not are told by twice as many mixtures."""
+    true = rng.uniform(80, 140, 12) + rng.uniform(3, 6, 12) * rng.normal(size=(400, 12))
+    X = np.hstack([np.rint(true), np.rint(true * rng.choice([0.56, 0.39, 0.26], 12))])
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    assert measure(summary_of(Z, Linear(), 3), X).by_attack["decoding"] == (1.0,) * 24
+    apart = np.hstack([X[:, :12], rng.permutation(X[:, 12:])])
+    Z = (apart - apart.mean(axis=0)) / apart.std(axis=0)
+    assert max(measure(summary_of(Z, Linear(), 3), apart).by_attack["decoding"]) == 0.0
+
+
+def test_of_0_and_1_the_rarer_value_is_what_columns_exclude(rng):
+    has = np.eye(7)[rng.integers(0, 7, (300, 4))].reshape(300, 28)
+    for X in (has, 1.0 - has):  # 11 bits of a row, told by one direction of as many digits
+        summary = summary_of(X - X.mean(axis=0), Linear(), 1, precision="float16")
+        assert measure(summary, X).by_attack["decoding"] == (1.0,) * 28
 
 
 def test_rare_large_counts_are_decoded_by_how_rare_they_are(rng):

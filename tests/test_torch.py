@@ -32,6 +32,14 @@ def test_torch_in_torch_out(torch):
     assert subspace_error(expected.eigenvectors_, single.eigenvectors_.double().numpy()) < 1e-6
 
 
+def test_a_few_components_of_long_factors_are_found(torch):
+    X = DIGITS[:120]
+    expected, model = (
+        DKPCA(1, kernel="linear", law="sum", rank=30, parties=2).fit(each) for each in (X, torch.asarray(X))
+    )
+    assert subspace_error(expected.eigenvectors_, model.eigenvectors_.numpy()) < 1e-12
+
+
 @pytest.mark.parametrize(
     ("table", "words"),
     [

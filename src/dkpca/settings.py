@@ -27,6 +27,7 @@ from dkpca.wording import as_toml
 
 PROTECTIONS = ("none", "sums", "blind")
 LACKING = ("drop", "mean", "complete")
+MOST_RULES = 8  # of a rank: a review runs each at every width
 GUESS = 10  # number of components assumed by the parties if it depends on the spectrum
 RecordT = TypeVar("RecordT")
 Check = Callable[[Any], bool]
@@ -316,7 +317,7 @@ def _check_together(fit: Fit) -> None:
             protect == "blind" and any(isinstance(part, rank.Recovery) for part in limits)
         ),
         "protect='sums' has no rank: it uses the whole sum; leave rank='auto'": sums and fit.rank != "auto",
-        "rank has two rules of one kind; give each kind once": len({type(part) for part in limits}) < len(limits),
+        f"rank has {len(limits)} rules; give at most {MOST_RULES}": len(limits) > MOST_RULES,
     }
     for words, excluded in refusals.items():
         if excluded:

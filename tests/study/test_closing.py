@@ -106,8 +106,36 @@ def test_another_refusal_comes_before_that_of_a_member_that_left(joined):
     for name, reason in (("airline", "closed"), ("weather", "agree")):
         with pytest.raises(RefusedError):
             joined.at(name, founding.seat).refuse("summary", reason)
-    with pytest.raises(RefusedError, match="weather refused at step 'summary': the members were told different"):
-        joined.run("registry")
+    told = joined.run("registry")  # what the center has told already it keeps
+    assert told["notes"][0].startswith("weather refused at step 'summary': the members were told different")
+
+
+def test_no_refusal_and_no_last_day_takes_a_result_away_that_was_told(joined, monkeypatch):
+    """Before, a party that came late got nothing: one member, or a host that delays, decided that."""
+    until_the_result(joined.sign())
+    with pytest.raises(RefusedError):
+        joined.at("airline", founding.seat).refuse("go", "data")
+    assert "its table cannot be used as the plan says" in joined.run("weather")["notes"][0]
+    monkeypatch.setattr(plans, "_after", lambda days: datetime.date(2100, 1, 1))
+    told = joined.run("registry")
+    assert "the study ended on" in told["notes"][0] + told["notes"][1]
+    assert joined.embedding("registry")[0] == joined.embedding("weather")[0]
+
+
+def test_whoever_refused_gets_no_further(joined):
+    until_the_result(joined.sign())
+    with pytest.raises(RefusedError):
+        joined.at("airline", founding.seat).refuse("go", "data")
+    with pytest.raises(RefusedError, match="airline refused at step 'go'"):
+        joined.run("airline")
+
+
+def test_nothing_new_is_answered_after_the_last_day(joined, monkeypatch):
+    joined.sign()
+    monkeypatch.setattr(plans, "_after", lambda days: datetime.date(2100, 1, 1))
+    with pytest.raises(InputError, match="the study ended on .*; nothing is answered after that day"):
+        joined.run("airline")
+    assert not (joined.root / "shared/airline/tokens").exists()
 
 
 def test_a_place_that_was_emptied_takes_another_study(joined, tmp_path):

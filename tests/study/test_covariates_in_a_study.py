@@ -1,5 +1,6 @@
 """Covariates in a study: their owner sends them as a message of their own, which the plan names and review shows."""
 
+import contextlib
 import tomllib
 from dataclasses import replace
 from typing import Any
@@ -9,10 +10,12 @@ import pytest
 
 from dkpca import DKPCA, subspace_error, wire
 from dkpca.errors import FusionError, InputError
-from dkpca.exchange import study
-from dkpca.exchange.member import RefusedError
+from dkpca.exchange import protocols, study
+from dkpca.exchange.member import RefusedError, WaitingError
+from dkpca.exchange.protocols import Ask
 from dkpca.linalg.precision import Rounded
 from dkpca.messages import CovariateRows
+from dkpca.party import questions as q
 from dkpca.party.questions import CovariatesWanted, decode, encode
 from testkit.program import in_process
 from testkit.studies import ANYTHING, PARTIES, Consortium
@@ -81,6 +84,44 @@ def test_new_samples_come_with_their_covariates(mode, tmp_path):
     for name in ("center", "weather"):
         _, scores = consortium.embedding(name, "batch-1")
         np.testing.assert_allclose(scores, expected, atol=1e-6)
+
+
+def test_all_sign_the_new_samples_before_covariates_of_them_leave(tmp_path, monkeypatch):
+    """A center tells each party of masked sums that all have its new samples; nobody has one of the others'."""
+    ids = [f"s{row}" for row in range(60)]
+    plan: dict[str, Any] = {"align": "tokens", "samples": 10, "batches": 1, "batch_samples": 10}
+    given = {name: (ids, X[:60]) for name, (_, X) in tables(60).items()}
+    consortium = Consortium(tmp_path, given, MODES["sums"], covariates=TAKEN, **plan).join(**ANYTHING).sign()
+    consortium.finish()
+    for name, (_, X) in given.items():
+        head = (tmp_path / f"{name}.csv").read_text().splitlines()[0]
+        lines = [f"{name}{row},{','.join(map(repr, x))}" for row, x in enumerate(X[:20].tolist())]
+        (tmp_path / name / "new").mkdir()
+        (tmp_path / name / "new/1.csv").write_text("\n".join([head, *lines]) + "\n")
+
+    honest = protocols._shape
+
+    def lying(lists, ring, keep_all, batch):
+        told = {name: q.packed_numbers(range(len(own))) for name, own in lists.items()}
+        return {name: q.MatchedGiven(len(lists[name]), own, 20, ring, None, batch) for name, own in told.items()}
+
+    def believing(names, settings, terms):
+        shapes = yield Ask(terms.step("shape"), {name: q.ShapeWanted(terms.batch) for name in names})
+        one = next(iter(shapes.values()))
+        return q.Derived(one.n_samples, one.samples, dict(terms.columns), {})
+
+    for name in 8 * [*consortium.names, "center"]:
+        with monkeypatch.context() as patched, contextlib.suppress(WaitingError, RefusedError, FusionError):
+            if name == "center":
+                patched.setattr(protocols, "_matched", lying)
+                patched.setattr(
+                    protocols, "_shape", lambda *about: believing(*about) if about[2].batch else honest(*about)
+                )
+                patched.setattr(protocols.masks, "largest_power", lambda sent: 2.0**14)
+            consortium.run(name)
+    left = {path.name for path in (tmp_path / "shared").glob("*/batch-1.*")}
+    assert "batch-1.shape" in left
+    assert "batch-1.covariates" not in left
 
 
 @pytest.mark.longer

@@ -439,7 +439,7 @@ def test_whole_numbers_of_the_others_hide_nothing_in_masked_sums(tmp_path, monke
     """The careless twin takes them for columns like any other; the center finds them, and subtracts what they add."""
     random, names = np.random.default_rng(2), [f"s{row}" for row in range(300)]
     given = {
-        name: (names, np.hstack([random.normal(size=(300, 5)), 2.0 * random.integers(0, 5, (300, 30))]))
+        name: (names, np.hstack([random.normal(size=(300, 5)), 0.5 * random.integers(0, 5, (300, 30))]))
         for name in NAMES
     }
     sums = {"kernel": "linear", "protect": "sums", "n_components": 2}
@@ -875,6 +875,42 @@ class TestASecondStudy:
         assert max(alone.values()) < 0.9
         assert both["airline39"] > 0.85
 
+    WIDE: Mapping[str, Any] = {"kernel": "linear", "n_components": 2, "rank": 89}
+
+    def wide(self, tmp_path, change="", named="s"):
+        """A study of more columns than samples, of which nobody else's are as many."""
+        given = tables(90, 20) | {"airline": tables(90, 200)["airline"]}
+        _, X = given["airline"]
+        X[7, 3] += 5.0 * (change == "a number")
+        X = X[:, :-1] if change == "a column less" else X
+        (tmp_path / (change or "first")).mkdir()
+        given["airline"] = ([f"{named}{row}" for row in range(90)], X)
+        return founded(tmp_path / (change or "first"), self.WIDE, CAUTIOUS | {"studies": 2}, given)
+
+    @pytest.mark.parametrize(("change", "named"), [("a number", "s"), ("a number", "t"), ("a column less", "s")])
+    def test_of_a_wide_table_is_red_where_it_differs_a_little(self, change, named, tmp_path):
+        first = self.wide(tmp_path)
+        assert first.at("airline", study.review).green
+        first.sign("airline")
+        second = self.wide(tmp_path, change, named)
+        for path in (first.root / "airline/studies").iterdir():
+            shutil.copytree(path, second.root / "airline/studies" / path.name)
+        found = second.at("airline", study.review)
+        assert [each.limit for each in found.findings if not each.ok] == ["recovery"]
+        assert set(found.columns.values()) == {1.0}
+
+    def test_of_a_wide_table_tells_the_column_of_a_changed_number_where_folders_remember_nothing(self, tmp_path):
+        """The careless twin: no row is known, and however many columns there are."""
+        sent = []
+        for change in ("", "a number"):
+            each = self.wide(tmp_path, change).sign()
+            each.finish()
+            A = received(each, "airline", "summary", Summary).factor.decode()
+            sent.append((A - A.mean(axis=0)) @ (A - A.mean(axis=0)).T)
+        others = np.arange(90) != 7
+        column = tables(90, 200)["airline"][1][others, 3]
+        assert abs(np.corrcoef((sent[1] - sent[0])[7, others], column)[0, 1]) > 0.99
+
     def test_of_other_samples_is_measured_as_if_it_were_the_first(self, tmp_path):
         few = {"gamma": 0.02, "rank": 2, "n_components": 2, "standardize": True}
         founded(tmp_path, few, MEASURED).sign("airline")
@@ -1036,6 +1072,34 @@ class TestASecondStudy:
         found = again.at("airline", study.review)
         assert [each.limit for each in found.findings if not each.ok] == [reviews.SUMMED_OTHERWISE]
 
+    @pytest.mark.parametrize("alike", ["new ids", "ids that differ in case"])
+    def test_of_masked_sums_is_red_where_one_number_has_changed_under(self, alike, tmp_path):
+        given, named = tables(width=FEW), "s" if alike != "new ids" else "t"
+        ids = ["k1", "K1", *(f"s{row}" for row in range(2, 120))] if named == "s" else given["airline"][0]
+        founded(tmp_path, self.SUMS, ANYTHING, {name: (ids, X) for name, (_, X) in given.items()}).sign("airline")
+        again = self.second(tmp_path, self.SUMS, ANYTHING, width=FEW, named=named)
+        path = again.root / "airline.csv"
+        if named == "s":
+            path.write_text(path.read_text().replace("s0,", "k1,").replace("s1,", "K1,"))
+        self.corrected(again, row=0 if named == "s" else 8)
+        found = again.at("airline", study.review)
+        assert [each.limit for each in found.findings if not each.ok] == [reviews.SUMMED_OTHERWISE]
+
+    def test_with_another_roster_is_red_where_all_rows_are_alike_and_have_new_ids(self, tmp_path):
+        random = np.random.default_rng(3)
+        given = {
+            name: (ids, random.integers(0, 2, (120, 3)) * 1.0)
+            for name, (ids, _) in tables(names=(*NAMES, "port")).items()
+        }
+        plan: dict[str, Any] = {"align": "position", "samples": 50}
+        Consortium(tmp_path, given, self.SUMS, **plan).join(**ANYTHING).sign("airline")
+        again = self.second(tmp_path, self.SUMS, ANYTHING, width=3, named="t")
+        lines = [f"t{row},{','.join(map(repr, x))}" for row, x in enumerate(given["airline"][1].tolist())]
+        header = (again.root / "airline.csv").read_text().partition("\n")[0]
+        (again.root / "airline.csv").write_text("\n".join([header, *lines]) + "\n")
+        found = again.at("airline", study.review)
+        assert [each.limit for each in found.findings if not each.ok] == [reviews.SUMMED_OTHERWISE]
+
     def test_with_folders_that_remember_nothing_tells_the_column_of_a_changed_number(self, tmp_path):
         """The careless twin: distances from one sample differ by that number's column, but for a line."""
         first = founded(tmp_path, self.SUMS, ANYTHING, tables(width=FEW)).sign()
@@ -1046,12 +1110,13 @@ class TestASecondStudy:
         others = np.arange(120) != 8
         assert abs(np.corrcoef(found[others], tables(width=FEW)["airline"][1][others, 4])[0, 1]) > 0.999
 
-    def corrected(self, consortium):
+    def corrected(self, consortium, row=8):
         path = consortium.root / "airline.csv"
         lines = path.read_text().splitlines()
-        cells = lines[9].split(",")
+        cells = lines[row + 1].split(",")
         cells[5] = "0.1234567"
-        path.write_text("\n".join([*lines[:9], ",".join(cells), *lines[10:]]) + "\n")
+        lines[row + 1] = ",".join(cells)
+        path.write_text("\n".join(lines) + "\n")
 
     @pytest.mark.parametrize("parties", [3, 4])
     @pytest.mark.parametrize("modes", [("sums", "none"), ("none", "sums"), ("none", "none")], ids=" then ".join)

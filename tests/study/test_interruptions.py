@@ -68,8 +68,8 @@ def test_a_folder_that_delays_reorders_hides_and_returns_files_changes_nothing(t
     shared, away = tmp_path / "shared", tmp_path / "away"
     waiting = [*consortium.names, "center"]
     first: dict[Path, bytes] = {}
-    for _ in range(120):
-        files = [path for path in shared.rglob("*") if path.is_file()]
+    for _ in range(400):
+        files = sorted(path for path in shared.rglob("*") if path.is_file())
         for path in random.permutation(files)[:3]:
             first.setdefault(path, path.read_bytes())
             if random.random() < 0.3:  # half of it

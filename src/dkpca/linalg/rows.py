@@ -481,7 +481,7 @@ def right_vectors(A: Array, k: int) -> tuple[Matrix, Matrix, float]:
     values, V = (np.flip(part, axis=-1) for part in np.linalg.eigh(to_numpy(cross(A, A))))
     moved = growth(A.shape[0]) * unit(A) * float(np.sum(values, dtype=float))
     if moved < SQUARED * float(values[k - 1]):
-        return values[:k], V[:, :k], moved
+        return values[:k], V[:, :k].copy(), moved  # torch takes none that go backwards
     _, s, right = np.linalg.svd(to_numpy(triangle(A)), full_matrices=False)
     return s[:k].astype(float) ** 2, right[:k].T, 0.0
 
