@@ -17,6 +17,7 @@ from dkpca.linalg.precision import Rounded
 from dkpca.messages import CovariateRows
 from dkpca.party import questions as q
 from dkpca.party.questions import CovariatesWanted, decode, encode
+from dkpca.protection import masks
 from testkit.program import in_process
 from testkit.studies import ANYTHING, PARTIES, Consortium
 from tests.study.test_a_study import EVERY_PROTECTION, MODES, tables
@@ -117,7 +118,7 @@ def test_all_sign_the_new_samples_before_covariates_of_them_leave(tmp_path, monk
                 patched.setattr(
                     protocols, "_shape", lambda *about: believing(*about) if about[2].batch else honest(*about)
                 )
-                patched.setattr(protocols.masks, "largest_power", lambda sent: 2.0**14)
+                patched.setattr(masks, "largest_power", lambda sent: 2.0**14)
             consortium.run(name)
     left = {path.name for path in (tmp_path / "shared").glob("*/batch-1.*")}
     assert "batch-1.shape" in left
