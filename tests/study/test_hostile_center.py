@@ -1030,6 +1030,15 @@ class TestASecondStudy:
         red = [finding.limit for finding in found.findings if not finding.ok]
         assert red == [reviews.SUMMED_OTHERWISE]
 
+    def test_of_0_2_0_counts_as_one_of_the_same_samples_that_told_all(self, tmp_path):
+        self.four(tmp_path).sign("airline")
+        (path,) = (tmp_path / "airline/studies").glob("*/left.json")
+        about = json.loads(path.read_text())
+        path.write_text(json.dumps({name: about[name] for name in ("parties", "protect", "keys", "columns")}))
+        found = self.second(tmp_path, self.SUMS, ANYTHING, width=FEW, later=120).at("airline", study.review)
+        assert [each.limit for each in found.findings if not each.ok] == [reviews.SUMMED_OTHERWISE]
+        assert set(found.columns.values()) == {1.0}
+
     @pytest.mark.parametrize("who", ["the same", "others"])
     def test_of_the_same_names_is_another_roster_where_the_keys_are_others(self, who, tmp_path):
         founded(tmp_path, self.SUMS, ANYTHING, tables(width=FEW)).sign("airline")

@@ -252,8 +252,12 @@ class Case:
         """What the other studies of this table let out, which were signed."""
         found = []
         for kept in _signed(self.memory, self.plan.id).values():
+            about = json.loads(kept.kept(ABOUT) or b"")
+            if "digests" not in about:  # as 0.2.0 kept it: nothing tells its samples apart, and all counts as told
+                about |= {"digests": [""] * len(about["keys"]), "named_by": None, "numbers": {}, "standardize": True}
+                about |= {"columns": dict.fromkeys(about["columns"], 1.0), "roster": {}}
             with np.load(kept.path / LEFT, allow_pickle=False) as arrays:
-                found.append((json.loads(kept.kept(ABOUT) or b""), dict(arrays)))
+                found.append((about, dict(arrays)))
         return found
 
     @cached_property
