@@ -290,7 +290,7 @@ class Case:
             return True
         return not now["numbers"].keys().isdisjoint(about["numbers"]) or bool(_alike(about, now))
 
-    def tells_from(self, about: Mapping[str, Any]) -> bool:
+    def difference_tells(self, about: Mapping[str, Any]) -> bool:
         """Whether what differs between this study and another of these samples comes out of both: any number may."""
         if about["protect"] == self.plan.protect == "blind" or not self.shares(about):  # two rotations hide it
             return False
@@ -423,7 +423,7 @@ def _worst(case: Case, *others: str) -> tuple[dict[str, float], tuple[Leaving, .
     # What was recovered from earlier studies stays so, however this one is attacked.
     ever = [about["columns"] for about, _ in case.before]
     found = {name: max(columns.get(name, 0.0) for columns in ever) for name in table.columns if ever}
-    told_by_two = any(case.tells_from(about) for about, _ in case.before)
+    told_by_two = any(case.difference_tells(about) for about, _ in case.before)
     leaving, most_pairs = tuple[Leaving, ...](), 0
     widths, columns_are = _widths(case.plan, case.fit), case.fit.family_of(case.name).columns_are
     attack = partial(recovery.against, columns_are=columns_are, known_rows=case.limits.known_rows)

@@ -293,7 +293,7 @@ def by_decoding(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
     if d < n_known:
         # Mixtures of leading directions leave less, as far as known rows determine these: sines between two spaces.
         leading = in_equal_lengths(seen.factor[:, : n_known - 1 - d])
-        sines = [np.linalg.norm(F - Q @ (Q.T @ F), axis=0), np.linalg.svd(leading - Q @ (Q.T @ leading))[1]]
+        sines = [np.linalg.norm(F - Q @ (Q.T @ F), axis=0), scipy.linalg.svdvals(leading - Q @ (Q.T @ leading))]
         # Rests are smaller here by chance than among more rows, and larger where known rows must tell the mixtures.
         told = [_told(each, np.sqrt(max(1, T - 1 - d) / T * (n_known - d) / n_known)) for each in sines]
         of_a_row = _bits_of_a_row(table, max(MANY_VALUES, *(each.max(initial=0.0) for each in told)))
@@ -304,11 +304,11 @@ def by_decoding(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
         P = scipy.linalg.orth(np.hstack([Q, others / np.maximum(np.linalg.norm(others, axis=0), 1e-300)]))
         if P.shape[1] < CROWDED * (T - 1):
             free = T - 1 - P.shape[1]
-            told_by = _told(np.linalg.norm(F - P @ (P.T @ F), axis=0), np.sqrt(free / T))
-            most = max(MANY_VALUES, told_by.max(initial=0.0))
+            bits = _told(np.linalg.norm(F - P @ (P.T @ F), axis=0), np.sqrt(free / T))
+            most = max(MANY_VALUES, bits.max(initial=0.0))
             theirs = _bits_of_a_row(others[:, _independent(others, P.shape[1] - d)], most)
             unknown = (T - n_known) * _bits_of_a_row(table, most) + T * theirs
-            decoded = decoded or 0.0 < ENOUGH * unknown <= free * told_by.sum()
+            decoded = decoded or 0.0 < ENOUGH * unknown <= free * bits.sum()
     return np.tile(varying * decoded, (len(draws), 1)).astype(float)
 
 
