@@ -157,6 +157,11 @@ class Consortium:
                 return
         raise AssertionError(f"{waiting} did not end")
 
+    def close(self) -> None:
+        """Let everybody close the plan, so that the folder takes the next one."""
+        for name in (*self.names, self.center):
+            self.at(name, founding.close, give_up=True)
+
     def embedding(self, name: str, batch: str = "") -> tuple[list[str], Any]:
         import numpy as np
 

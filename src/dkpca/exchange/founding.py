@@ -36,10 +36,8 @@ def found(
     if made.is_over:
         raise InputError(f"ends: {made.ends} is over; choose a later day")
     check_own(folder, memory)
-    if before is not None:
-        if memory.study(before.plan.id).kept("name") is None:
-            raise InputError(f"{folder.url}: this folder already contains a study; use an empty one")
-        _check_follows(before, here)
+    if before is not None and (memory.study(before.plan.id).kept("name") is None or before.plan.center != name):
+        raise InputError(f"{folder.url}: this folder already contains a study; use an empty one")
     for each in _joined(memory, folder):
         if each.number >= here.number and each.kept("closed") is None:
             lost = f"{folder.url}: plan-{each.number}.toml is missing, which this member wrote"
@@ -63,7 +61,7 @@ def check_own(folder: Folder, memory: Memory) -> None:
 
 
 def latest(folder: Folder) -> Study | None:
-    """Return the last plan in a folder, which follows from the one before it; None: there is none."""
+    """Return the last plan in a folder; None: there is none."""
     listed = {name: map(PLAN.fullmatch, folder.listing(name, named=PLAN)) for name in folder.members()}
     found = {name: numbers for name, plans in listed.items() if (numbers := [int(plan[1]) for plan in plans if plan])}
     if not found:
@@ -71,27 +69,11 @@ def latest(folder: Folder) -> Study | None:
     if len(found) > 1:
         raise ProtectionError(f"{folder.url}: {' and '.join(sorted(found))} each wrote a plan; do not join")
     ((center, numbers),) = found.items()
-    here = _read(folder, center, max(numbers))
-    if here.number > 1:
-        _check_follows(_read(folder, center, here.number - 1), here)
-    return here
-
-
-def _check_follows(before: Study, here: Study) -> None:
-    """Refuse a next plan that some member of the one before would not have to sign."""
-    gone = sorted(set(before.plan.members) - set(here.plan.members))
-    if gone or before.plan.center != here.plan.center:
-        who = ", ".join(gone) or "its center"
-        all_must = f"{here.file}: every member of {before.file} must sign it"
-        raise InputError(f"{all_must}, but {who} is not in this plan; create a study in another folder")
-
-
-def _read(folder: Folder, center: str, number: int) -> Study:
-    where = f"{center}/plan-{number}.toml"
+    where = f"{center}/plan-{max(numbers)}.toml"
     raw = folder.read(where, plans.MOST_PLAN)
     if raw is None:
         raise WaitingError("plan", center)
-    here = Study(number, raw)
+    here = Study(max(numbers), raw)
     try:
         named = here.plan.center
     except InputError as error:
@@ -145,43 +127,52 @@ def _check_there(folder: Folder) -> None:
 
 
 def _joined(memory: Memory, folder: Folder) -> list[StudyMemory]:
-    """Plans that this member has joined in a folder, as DIR says, in their order."""
-    here = [each for each in memory.studies() if each.member and each.kept("folder") == os.fsencode(folder.url)]
+    """Plans that this member has joined in a folder, in their order; under another name it is known by its plan."""
+    joined = [each for each in memory.studies() if each.member]
+    here = [each for each in joined if each.kept("folder") == os.fsencode(folder.url)]
+    if not here:
+        with contextlib.suppress(WaitingError, InputError, ProtectionError):
+            shown = plan_in(folder).plan.id
+            here = [each for each in joined if each.path.name == shown]
     return sorted(here, key=attrgetter("number"))
 
 
-def seat(folder: Folder, memory: Memory, *, running: bool = False) -> Membership:
-    """Return this member's place in the study of a folder: in the last plan that it has joined, or that runs."""
+def _runs(kept: StudyMemory) -> bool:
+    """Whether this member has signed a plan and not closed it: one at a time in a folder."""
+    return kept.kept("signature") is not None and kept.kept("closed") is None
+
+
+def check_free(folder: Folder, memory: Memory, plan: Plan) -> None:
+    """Refuse to join another plan beside one that this member has signed and not closed."""
+    for each in _joined(memory, folder):
+        if _runs(each) and each.path.name != plan.id:
+            first = "run 'dkpca study close' first, with --give-up if it is running"
+            raise InputError(f"plan {each.number} of this folder is signed here and not closed; {first}")
+
+
+def seat(folder: Folder, memory: Memory) -> Membership:
+    """Return this member's place in the study of a folder: in the plan it has signed, or else the one shown there."""
     here = _joined(memory, folder)
-    here = [each for each in here if each.kept("closed") is None] or here
-    if len(here) > 1 and here[-1].kept("signature") is None and (running or not _is_shown(folder, here[-1])):
-        # The last plan is still to be signed, or was never the center's.
-        before = Membership(here[-2].member, folder, here[-2])
-        here = here[:-1] if _is_unfinished(before) else here
-    here = [each for each in here if each.number == here[-1].number]
-    if len(here) != 1:  # DIR knows this folder by another name, or had another study in it
-        with contextlib.suppress(WaitingError, InputError, ProtectionError):
-            shown = plan_in(folder).plan.id
-            here = [each for each in memory.studies() if each.member and each.path.name == shown] or here
     if not here:
         raise InputError(f"{memory.path}: has not joined the study in {folder.url}; run 'dkpca study join' first")
-    kept = here[-1]
+    kept = next(filter(_runs, here), None)
+    if kept is None:
+        kept = here[-1]
+        with contextlib.suppress(WaitingError, InputError, ProtectionError, StorageError):
+            shown = plan_in(folder).plan.id
+            kept = next((each for each in here if each.path.name == shown), kept)
     kept.replace("folder", os.fsencode(folder.url))
     return Membership(kept.member, folder, kept)
 
 
-def seat_to_work(folder: Folder, memory: Memory, *, running: bool = False) -> Membership:
+def seat_to_work(folder: Folder, memory: Memory) -> Membership:
     """Return this member's place, with its own files in the folder also where the folder has lost them."""
-    found = seat(folder, memory, running=running)
+    found = seat(folder, memory)
     _check_there(folder)
-    listed, joined, signatures = found.listed(found.name), _joined(memory, folder), set[str]()
-    if len({each.number for each in joined}) < len(joined):  # this place once had another study
-        joined = [found.memory]
-    for each in joined:
-        write_own(folder, each, listed)
-        signatures |= {f"signature-{each.number}"} if each.kept("signature") is not None else set()
-    known = {each.kept("signature") for each in memory.studies()}  # of a folder that had another name, too
-    for file in filter(SIGNATURE.fullmatch, set(listed) - signatures):
+    listed = found.listed(found.name)
+    write_own(folder, found.memory, listed)
+    known = {each.kept("signature") for each in memory.studies()}
+    for file in filter(SIGNATURE.fullmatch, listed):
         where = f"{found.name}/{file}"
         if folder.read(where, plans.MOST_SIGNATURE) not in known:
             raise ProtectionError(f"{folder.url}/{where}: {members.NO_RECORD}")
@@ -189,68 +180,50 @@ def seat_to_work(folder: Folder, memory: Memory, *, running: bool = False) -> Me
 
 
 def close(folder: Folder, memory: Memory, *, give_up: bool = False) -> str:
-    """Close the plans that this member has joined in a folder, but for one that is still to be signed; say which."""
-    said = list[str]()  # of each plan, since each has keys and a table of its own
+    """Delete the keys of all plans that this member has joined in a folder; say what became of the last one."""
     with memory.locked():
-        seat(folder, memory)
-        joined = [Membership(each.member, folder, each) for each in _joined(memory, folder)]
-        for each in joined:  # a plan that not all have signed ends for a member that joins the next one
-            if _is_wanted(each) and (each is joined[-1] or _is_agreed(each)):
-                said += _leave(each, give_up=give_up)
-        written: dict[str, Any] | None = None  # a folder that cannot be read may hold numbers of this member
+        found = seat(folder, memory)
+        number, told = found.memory.number, ""
+        if not give_up and found.signed is None and _is_shown(found):
+            raise InputError(f"plan {number} is still to be signed; pass --give-up if this member will not sign it")
+        if _is_wanted(found):
+            told = _leave(found, give_up=give_up)
+        written: Files | None = None  # a folder that cannot be read may hold numbers of this member
         with contextlib.suppress(StorageError):
-            written = joined[-1].listing(joined[-1].name)
-        for each in joined:
-            number = each.memory.number
-            if each.signed is None and _is_shown(folder, each.memory):
-                said.append(f"plan {number}, which is not signed, stays")
-                continue
-            each.memory.close(written and [name for name in written if members.number_of(name) == number])
-            said.append(f"plan {number} closed: its keys are deleted")
-    told = "; ".join(said)
-    return f"{told[0].upper()}{told[1:]}."
+            written = found.listing(found.name)
+        for each in _joined(memory, folder):
+            each.close(written and [name for name in written if members.number_of(name) == each.number])
+    return f"Plan {number} closed: its keys are deleted{told}."
 
 
-def _leave(seat: Membership, *, give_up: bool) -> list[str]:
+def _leave(found: Membership, *, give_up: bool) -> str:
     """Tell the others that this member leaves a running plan; if they cannot be told, return why."""
-    number = seat.own.number
     if not give_up:
         how = "finish it with 'dkpca study run', or pass --give-up, which tells them"
-        raise InputError(f"plan {number} is running, and the others wait for this member; {how}")
+        raise InputError(f"plan {found.memory.number} is running, and the others wait for this member; {how}")
+    where = f"{found.name}/{found.own.member_file}"
     try:
-        seat.refuse("close", "closed")
+        if found.folder.read(where, plans.MOST_MEMBER) != found.memory.kept("member.toml"):
+            raise StorageError(f"{found.folder.url}/{where}: is not the file that this member wrote")
+        found.refuse("close", "closed")
     except RefusedError:
-        return []
+        return ""
     except (ProtectionError, StorageError) as error:
-        return [f"plan {number}: the others could not be told that you left ({error})"]
+        return f"; the others could not be told that you left ({error})"
 
 
-def _is_unfinished(seat: Membership) -> bool:
-    """Whether all have signed a plan that goes on, and this member is not done with it."""
-    goes_on = seat.memory.kept("done") is None and _goes_on(seat)
-    return (goes_on or _is_wanted(seat)) and _is_agreed(seat)
-
-
-def _goes_on(seat: Membership) -> bool:
-    """Whether this member signed a plan that is neither over, closed nor refused, whatever plan the folder shows."""
-    here = seat.signed
-    if here is None or here.plan.is_over or seat.memory.kept("closed") is not None:
+def _is_wanted(found: Membership) -> bool:
+    """Whether the others wait, or will, for this member: for the result, or that of a batch that began."""
+    here, kept, listed = found.signed, found.memory, dict[str, Files]()
+    if here is None or here.plan.is_over or kept.kept("closed") is not None:
         return False
     try:
         with contextlib.suppress(ProtectionError, StorageError):  # then DIR says it alone
-            seat.check_refusals()
+            found.check_refusals()
     except RefusedError:
         return False
-    return True
-
-
-def _is_wanted(seat: Membership) -> bool:
-    """Whether the others wait, or will, for this member: for the result, or that of a batch that began."""
-    if not _goes_on(seat):
-        return False
-    here, kept, listed = seat.own, seat.memory, dict[str, Files]()
     with contextlib.suppress(StorageError):
-        listed = {name: seat.listed(name) for name in here.plan.members}
+        listed = {name: found.listed(name) for name in here.plan.members}
     ends = {members.named(here.number, "result")} if kept.kept("done") is None else set()
     for number in range(1, here.plan.batches + 1):  # all parties are needed for one that began
         start = members.named(here.number, f"batch-{number}.")
@@ -259,27 +232,12 @@ def _is_wanted(seat: Membership) -> bool:
     return not ends <= set(listed.get(here.plan.center, ()))
 
 
-def _is_agreed(seat: Membership) -> bool:
-    """Whether all have signed a plan, by DIR or the folder."""
-    with contextlib.suppress(WaitingError, InputError, ProtectionError, StorageError):
-        return bool(seat.study.agreement)
-    return False
-
-
-def _is_shown(folder: Folder, kept: StudyMemory) -> bool:
+def _is_shown(found: Membership) -> bool:
     """Whether the folder shows this plan as the last one, before it is over, and it is not closed here."""
     with contextlib.suppress(WaitingError, InputError, ProtectionError, StorageError):
-        plan = plan_in(folder).plan
-        return plan.id == kept.path.name and not plan.is_over and kept.kept("closed") is None
+        plan = plan_in(found.folder).plan
+        return plan.id == found.memory.path.name and not plan.is_over and found.memory.kept("closed") is None
     return False
-
-
-def check_free(folder: Folder, memory: Memory, plan: Plan) -> None:
-    """Refuse to join another plan while one that all have signed runs: this member could not go on with it."""
-    for kept in _joined(memory, folder):
-        each = Membership(kept.member, folder, kept)
-        if kept.path.name != plan.id and _is_unfinished(each):
-            raise InputError(f"plan {kept.number} is running; finish it, or 'dkpca study close --give-up' first")
 
 
 def shown(seat: Membership) -> Study:

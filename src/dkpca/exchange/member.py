@@ -36,7 +36,7 @@ REASONS = {
     "ids": "the lists of sample ids do not belong together, or someone changed one",
     "fusion": "the answers of the parties do not belong together; whoever refused was told in which way",
 }  # no code has a figure in it
-THEN = "next, the center runs 'dkpca study create' in this folder again, or all run 'dkpca study close'"
+THEN = "next, all run 'dkpca study close'; then the center can run 'dkpca study create' in this folder again"
 WHY_FEW = "do all parties write ids alike, and name the right column (id_normalize and id in party.toml)?"
 
 NO_RECORD = (

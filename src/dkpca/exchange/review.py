@@ -53,8 +53,8 @@ NONE_NEAR = (
     "columns in party.toml, ask for fewer components, or have limits.toml changed."
 )
 TOO_MANY = (
-    "Close earlier studies ('dkpca study close'; the plan under review stays): those that sent no number about your "
-    "table then no longer count. For more, raise studies in limits.toml."
+    "Close earlier studies ('dkpca study close'): those that sent no number about your table then no longer count. "
+    "For more, raise studies in limits.toml."
 )
 SUMMED_OTHERWISE = (
     "masked sums of the same samples with other parties, columns or numbers, or beside a study in the open"

@@ -131,7 +131,7 @@ def _frozen_digest(seat: Membership, study: Study, about: dict[str, Any]) -> str
 def run(folder: Folder, memory: Memory) -> dict[str, Any]:
     """Do all that this member can do now; raises `WaitingError` while others are waited for."""
     with memory.locked():
-        member = founding.seat_to_work(folder, memory, running=True)
+        member = founding.seat_to_work(folder, memory)
         member.memory.secrets()
         plan, ended = member.own.plan, None
         try:
