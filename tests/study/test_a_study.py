@@ -430,7 +430,7 @@ def test_too_few_common_samples_end_the_study_for_all(tmp_path):
             again()
     with pytest.raises(RefusedError, match="airline refused at step 'shape': too few samples") as refused_there:
         consortium.run("weather")
-    then = "; next, the center runs 'dkpca study create' in this folder again, or all run 'dkpca study close'"
+    then = "; next, all run 'dkpca study close'; then the center can run 'dkpca study create' in this folder again"
     assert str(refused_there.value).endswith(then)
     told = command("study", "status", consortium.url, cwd=tmp_path).out
     refused = "airline refused at step 'shape': too few samples are common to all (if hardly any are: do all parties"

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from dkpca.errors import InputError, ProtectionError, StorageError
-from dkpca.exchange import study
+from dkpca.exchange import founding, study
 from dkpca.exchange.folder import Folder
 from dkpca.exchange.member import WaitingError
 from testkit.program import in_process as command
@@ -95,6 +95,26 @@ def test_a_folder_under_another_name_has_the_plans_that_were_signed_there(create
     created.url = str(tmp_path / "moved")
     again = Consortium(tmp_path, tables(20), MODES["open"], url=created.url, samples=10).join(**ANYTHING)
     again.at("airline", study.review)
+
+
+def test_a_folder_that_took_the_name_of_another_has_its_own_plans(created, tmp_path):
+    created.join(**ANYTHING).sign().finish()
+    created.close()
+    other = Consortium(tmp_path, tables(20), MODES["open"], url=str(tmp_path / "other"), samples=10)
+    other.join(**ANYTHING).sign()
+    (tmp_path / "shared").rename(tmp_path / "old")
+    (tmp_path / "other").rename(tmp_path / "shared")
+    other.url = created.url
+    other.finish()
+
+
+def test_whoever_gives_up_a_study_that_is_gone_writes_nothing_into_the_next(created, tmp_path):
+    created.join(**ANYTHING).sign("airline")
+    (tmp_path / "shared").rename(tmp_path / "old")
+    (tmp_path / "shared").mkdir()
+    said = created.at("airline", founding.close, give_up=True)
+    assert "the others could not be told that you left" in said
+    assert not (tmp_path / "shared/airline/refusal").exists()
 
 
 @pytest.mark.parametrize("file", ["member.toml", "signature-1", "seeds"])

@@ -127,13 +127,8 @@ def _check_there(folder: Folder) -> None:
 
 
 def _joined(memory: Memory, folder: Folder) -> list[StudyMemory]:
-    """Plans that this member has joined in a folder, in their order; under another name it is known by its plan."""
-    joined = [each for each in memory.studies() if each.member]
-    here = [each for each in joined if each.kept("folder") == os.fsencode(folder.url)]
-    if not here:
-        with contextlib.suppress(WaitingError, InputError, ProtectionError):
-            shown = plan_in(folder).plan.id
-            here = [each for each in joined if each.path.name == shown]
+    """Plans that this member has joined in a folder, as DIR says, in their order."""
+    here = [each for each in memory.studies() if each.member and each.kept("folder") == os.fsencode(folder.url)]
     return sorted(here, key=attrgetter("number"))
 
 
@@ -153,14 +148,16 @@ def check_free(folder: Folder, memory: Memory, plan: Plan) -> None:
 def seat(folder: Folder, memory: Memory) -> Membership:
     """Return this member's place in the study of a folder: in the plan it has signed, or else the one shown there."""
     here = _joined(memory, folder)
-    if not here:
-        raise InputError(f"{memory.path}: has not joined the study in {folder.url}; run 'dkpca study join' first")
     kept = next(filter(_runs, here), None)
     if kept is None:
-        kept = here[-1]
-        with contextlib.suppress(WaitingError, InputError, ProtectionError, StorageError):
-            shown = plan_in(folder).plan.id
-            kept = next((each for each in here if each.path.name == shown), kept)
+        kept = here[-1] if here else None
+        with contextlib.suppress(WaitingError, InputError, ProtectionError):
+            shown = memory.study(
+                plan_in(folder).plan.id
+            )  # joined under another name, perhaps
+            kept = shown if shown.member else kept
+    if kept is None:
+        raise InputError(f"{memory.path}: has not joined the study in {folder.url}; run 'dkpca study join' first")
     kept.replace("folder", os.fsencode(folder.url))
     return Membership(kept.member, folder, kept)
 
