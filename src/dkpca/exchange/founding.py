@@ -152,9 +152,7 @@ def seat(folder: Folder, memory: Memory) -> Membership:
     if kept is None:
         kept = here[-1] if here else None
         with contextlib.suppress(WaitingError, InputError, ProtectionError):
-            shown = memory.study(
-                plan_in(folder).plan.id
-            )  # joined under another name, perhaps
+            shown = memory.study(plan_in(folder).plan.id)  # joined under another name, perhaps
             kept = shown if shown.member else kept
     if kept is None:
         raise InputError(f"{memory.path}: has not joined the study in {folder.url}; run 'dkpca study join' first")

@@ -53,6 +53,7 @@ FINEST_GRID = 1e-7  # step of one, as a share of that range: among finer ones al
 MIXED = 0.9  # a direction of a message that is a mixture of columns but for this share tells bits of a row
 ENOUGH = 0.9  # of a row's bits: with these most rows are told
 MANY_VALUES = 7.0  # bits of a column with any number of values, however few are told
+WEIGHED_ROWS = 100  # by which a distance's scales of columns are found, and at most so many that are moved
 ROUNDING = 1e-13  # directions shorter than this share of the longest are no part of what was sent
 WILD = 1e100  # a guess of a number of size 1 beyond this is as wrong as any
 
@@ -116,7 +117,7 @@ class Truth:
         """Bring columns to one scale, which no score depends on; codes of categories are read as numbers too."""
         # Numbers: centered columns of length 1; a constant column is all zero. Behind them, centered: one 0/1 column
         # for each category; or each column with values far out, which are most of the variance, cut off at fences,
-        # and who has anything but the value that half of the samples have.
+        # who has anything but the value that half of the samples have, and who has one that few have.
         size = np.abs(table).max(axis=0)
         size = np.where(size > 0, size, 1.0)
         numbers = table / size  # first, since squares may overflow
@@ -139,7 +140,11 @@ class Truth:
             inner, has = np.where(usual, scaled, inner), (scaled != most).astype(float)
             far = np.flatnonzero((inner != scaled).any(axis=0))
             mostly = np.flatnonzero([len(found) > 2 and 2 * times.max() >= n for found, times in counted])
-            behind, column = np.hstack([inner[:, far], has[:, mostly]]), np.concatenate([far, mostly])
+            few = [j for j, (found, _) in enumerate(counted) if 2 < len(found) <= np.sqrt(n)]
+            rare = [(j, each) for j in few for each, k in zip(*counted[j], strict=True) if 1 < k < RARE * n]
+            named = np.array([scaled[:, j] == each for j, each in rare], dtype=float).reshape(-1, n).T
+            behind = np.hstack([inner[:, far], has[:, mostly], named])
+            column = np.array([*far, *mostly, *(j for j, _ in rare)], dtype=int)
             group, unit = p + np.arange(len(column)), np.linalg.norm(behind - behind.mean(axis=0), axis=0)
         values = np.hstack([numbers / lengths, (behind - behind.mean(axis=0)) / unit])
         column, group = (np.concatenate([np.arange(p), each]) for each in (column, group))
@@ -288,28 +293,65 @@ def by_decoding(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
     if not (d := Q.shape[1]) or not np.ptp(seen.factor, axis=0).any():
         return np.zeros((len(draws), n))
     table = table if truth.of_categories else table[:, _independent(columns, d)]
-    # A direction of the message tells as many bits of a row as its rest leaves that is no mixture of columns.
-    F = in_equal_lengths(seen.factor)
-    if d < n_known:
-        # Mixtures of leading directions leave less, as far as known rows determine these: sines between two spaces.
-        leading = in_equal_lengths(seen.factor[:, : n_known - 1 - d])
-        sines = [np.linalg.norm(F - Q @ (Q.T @ F), axis=0), scipy.linalg.svdvals(leading - Q @ (Q.T @ leading))]
-        # Rests are smaller here by chance than among more rows, and larger where known rows must tell the mixtures.
-        told = [_told(each, np.sqrt(max(1, T - 1 - d) / T * (n_known - d) / n_known)) for each in sines]
-        of_a_row = _bits_of_a_row(table, max(MANY_VALUES, *(each.max(initial=0.0) for each in told)))
-        decoded = 0.0 < ENOUGH * of_a_row <= max(each.sum() for each in told)
-    # Columns are also found without known rows that determine the mixtures, as short vectors of a lattice (a hidden
-    # subset sum): unknown are the other rows, the others' columns, and for each direction d + 1 numbers.
-    for others in (columns[:, :0], *([] if seen.mixed is None else [seen.mixed - seen.mixed.mean(axis=0)])):
-        P = scipy.linalg.orth(np.hstack([Q, others / np.maximum(np.linalg.norm(others, axis=0), 1e-300)]))
-        if P.shape[1] < CROWDED * (T - 1):
-            free = T - 1 - P.shape[1]
-            bits = _told(np.linalg.norm(F - P @ (P.T @ F), axis=0), np.sqrt(free / T))
-            most = max(MANY_VALUES, bits.max(initial=0.0))
-            theirs = _bits_of_a_row(others[:, _independent(others, P.shape[1] - d)], most)
-            unknown = (T - n_known) * _bits_of_a_row(table, most) + T * theirs
-            decoded = decoded or 0.0 < ENOUGH * unknown <= free * bits.sum()
+    # A direction of the message tells as many bits of a row as its rest leaves that is no mixture of columns; with
+    # squared lengths, which are mixtures of columns and their squares, beside it.
+    spaces = [(Q, seen.factor)]
+    if seen.squares is not None:
+        squared = columns**2 - (columns**2).mean(axis=0)
+        whole = np.hstack([columns, squared / np.maximum(np.linalg.norm(squared, axis=0), 1e-300)])
+        spaces.append((scipy.linalg.orth(whole), np.hstack([_to_one(seen.factor), _to_one(seen.squares)])))
+    for Q, factor in spaces:
+        F, m = in_equal_lengths(factor), Q.shape[1]
+        if m < n_known:
+            # Mixtures of leading directions leave less, as far as known rows determine these: sines between spaces.
+            leading = in_equal_lengths(factor[:, : n_known - 1 - m])
+            sines = [np.linalg.norm(F - Q @ (Q.T @ F), axis=0), scipy.linalg.svdvals(leading - Q @ (Q.T @ leading))]
+            # Rests are smaller here by chance than among more rows, and larger where known rows tell the mixtures.
+            told = [_told(each, np.sqrt(max(1, T - 1 - m) / T * (n_known - m) / n_known)) for each in sines]
+            of_a_row = _bits_of_a_row(table, max(MANY_VALUES, *(each.max(initial=0.0) for each in told)))
+            decoded = decoded or 0.0 < ENOUGH * of_a_row <= max(each.sum() for each in told)
+        # Columns are also found without known rows that determine the mixtures, as short vectors of a lattice (a
+        # hidden subset sum): unknown are the other rows, the others' columns, and for each direction d + 1 numbers.
+        for others in (columns[:, :0], *([] if seen.mixed is None else [seen.mixed - seen.mixed.mean(axis=0)])):
+            P = scipy.linalg.orth(np.hstack([Q, others / np.maximum(np.linalg.norm(others, axis=0), 1e-300)]))
+            if P.shape[1] < CROWDED * (T - 1):
+                free = T - 1 - P.shape[1]
+                bits = _told(np.linalg.norm(F - P @ (P.T @ F), axis=0), np.sqrt(free / T))
+                most = max(MANY_VALUES, bits.max(initial=0.0))
+                theirs = _bits_of_a_row(others[:, _independent(others, P.shape[1] - m)], most)
+                unknown = (T - n_known) * _bits_of_a_row(table, most) + T * theirs
+                decoded = decoded or 0.0 < ENOUGH * unknown <= free * bits.sum()
     return np.tile(varying * decoded, (len(draws), 1)).astype(float)
+
+
+def by_axes(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | None:
+    """Distances that change when rows are rotated fix every column by itself: counted, with the other rows known."""
+    kernel, Z, n_known, r = seen.kernel, truth.table, len(draws[0]), seen.factor.shape[1]
+    n, p = Z.shape
+    if kernel.columns_are == "categories" and truth.of_categories:
+        # Rows differ in so many columns: bits of such a count, as exact as it was sent, against those of a row.
+        D, pairs = np.asarray(kernel.partial(Z, Z)), np.triu_indices(n, 1)
+        spread, off = np.var(D[pairs]), np.var(seen.squared[pairs] - D[pairs])
+        bits = 0.5 * np.log2(max(1.0, spread * min(2.0 * np.pi * np.e, 1.0 / max(off, 1e-300))))
+        decoded = ENOUGH * _bits_of_a_row(Z, MANY_VALUES) <= bits * min(r, (n + n_known) // 2)
+        return np.tile((np.ptp(Z, axis=0) > 0) * decoded, (len(draws), 1)).astype(float)
+    if kernel.derivative(Z[0], Z) is None or 2 * p > n + n_known:  # fewer distances than numbers
+        return None
+    # The scale of each column, by least squares on the distances of some rows.
+    some, pairs = Z[:WEIGHED_ROWS], np.triu_indices(min(n, WEIGHED_ROWS), 1)
+    apart = [np.asarray(kernel.partial(x[:, None], x[:, None]))[pairs] for x in some.T]
+    *weights, shift = np.linalg.lstsq(np.column_stack([*apart, np.ones(len(apart[0]))]), seen.squared[pairs])[0]
+    Z = Z * np.maximum(weights, 0.0)
+    # One step of Newton from the truth: what the errors of a row's distances move it by, d(x + h, y) = d + h d'.
+    moved = np.zeros((0, p))
+    for row in range(0, n, -(-n // WEIGHED_ROWS)):
+        others = np.delete(np.arange(n), row)
+        off = seen.squared[row, others] - shift - np.asarray(kernel.partial(Z[row : row + 1], Z[others]))[0]
+        changes: Any = kernel.derivative(Z[row], Z[others])
+        moved = np.vstack([moved, np.linalg.lstsq(changes, off)[0]])
+    told = np.clip(1.0 - np.mean(moved**2, axis=0) / np.maximum(np.var(Z, axis=0), 1e-300), 0.0, 1.0)
+    # So many numbers of a row do not tell more columns than they are.
+    return np.tile(told * min(1.0, r / max(told.sum(), 1e-300)), (len(draws), 1))
 
 
 def _told(rests: Matrix, scale: float) -> Matrix:
@@ -357,6 +399,7 @@ ATTACKS: dict[str, Callable[[Seen, Truth, Sequence[Matrix]], Matrix | None]] = {
     "lengths": by_lengths,
     "few values": by_values,
     "decoding": by_decoding,
+    "axes": by_axes,
     # Rows but for their signs, which is all that an even power forgets: not measured, and so counted as told.
     "signs": lambda seen, truth, draws: np.ones((len(draws), truth.n_columns)) if seen.forgotten == "signs" else None,
 }
