@@ -9,7 +9,7 @@ from dkpca.exchange.folder import Folder
 from dkpca.exchange.member import RefusedError, WaitingError
 from dkpca.party.limits import Limits
 from testkit.studies import ANYTHING, Consortium
-from tests.study.test_a_study import MODES, put_new, tables
+from tests.study.test_a_study import MODES, tables
 from tests.study.test_closing import forge
 
 

@@ -187,14 +187,6 @@ def transposed(x: Array) -> Array:
     return np.ascontiguousarray(x.T) if isinstance(x, np.ndarray) else x.T
 
 
-def set_rows(
-    x: Array, positions: np.ndarray[Any, Any], rows: np.ndarray[Any, Any], columns: slice = slice(None)
-) -> Array:
-    """Write rows from the host over some rows of an array, or over some columns of these."""
-    x[namespace(x).asarray(positions, device=device(x)), columns] = like(rows, x)
-    return x
-
-
 def solve_lower(L: Array, rows: Array) -> Array:
     """Return rows @ inv(L)' for a lower triangular L, by substitution; it may write over the rows."""
     if isinstance(rows, np.ndarray):

@@ -11,7 +11,7 @@ from dkpca.linalg.eigenpairs import Eigenpairs, repeated
 from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.landmark import Landmark, default_landmarks
 from dkpca.linalg.rows import away_from
-from dkpca.linalg.streamed import Streamed
+from dkpca.linalg.streamed import SPARE, Streamed
 
 Solver = Callable[[Gram, int], Eigenpairs]
 NAMES = ("auto", "dense", "landmark", "streamed")
@@ -25,7 +25,6 @@ DENSE_PASSES = 15  # products with the matrix for each pair, by Lanczos
 CHOLESKY = 0.4  # of n^3: the proof that Lanczos missed none
 EIGENSOLVER_GPU = 60.0  # of n^3: a GPU has no partial solver
 STREAMED_PASSES = 10  # products with a block, those that search for missed pairs included
-SPARE = 10  # columns of a block beyond the pairs, or half as many as the pairs if that is more
 PARTY_SHARE = 1 / 8  # share of WORK for landmarks whose number nobody gave: those of a party
 
 
