@@ -36,9 +36,9 @@ class Law(ABC):
         """Tables that `merge` takes rows of: the parties' factors, and what else the center needs of each sample."""
         return list(factors)
 
-    @abstractmethod
     def merge(self, parts: Sequence[Array]) -> list[Array]:
-        """Fewest factors whose Gram matrices recombine to the matrix wanted."""
+        """Fewest factors whose Gram matrices recombine to the matrix wanted; where no thin one does, all of them."""
+        return list(parts)
 
     def merge_changes(self, parts: Sequence[Array]) -> list[Array]:
         """Bring factors of changes to the parties' matrices into the form of `merge`."""
@@ -54,7 +54,7 @@ class Law(ABC):
 
     def combine(self, parts: Sequence[Array], rows: Sequence[Array], columns: Sequence[Array]) -> Array:
         """Entries of the global Gram matrix from the parties' own, and the diagonals at their rows and columns."""
-        return self.recombine(parts)
+        return self.diagonal(parts)
 
     def diagonal(self, diagonals: Sequence[Array]) -> Array:
         """Diagonal of the global Gram matrix."""
@@ -89,12 +89,8 @@ class Product(Law):
     name: ClassVar[str] = "product"
     multiplies: ClassVar[bool] = True
 
-    def merge(self, parts: Sequence[Array]) -> list[Array]:
-        # The Hadamard product of A_j A_j' has no thin factor: the parties' factors stay apart.
-        return list(parts)
-
     def recombine(self, parts: Iterable[Array]) -> Array:
-        # Eq. (4): the fused matrix is the entrywise product of the parties' low-rank matrices.
+        # Eq. (4): the fused matrix is the entrywise product of the parties' low-rank matrices; no thin factor has it.
         return _folded(parts, operator.mul, operator.imul)
 
     def crossed(self, left: Sequence[Array], right: Sequence[Array]) -> Array:
@@ -179,9 +175,6 @@ class Power(Law):
         # (s^d)' = d s^(d - 1) s', entry by entry.
         return self.degree * _added(parts) ** (self.degree - 1) * _added(changes)
 
-    def combine(self, parts: Sequence[Array], rows: Sequence[Array], columns: Sequence[Array]) -> Array:
-        return self.diagonal(parts)
-
     def diagonal(self, diagonals: Sequence[Array]) -> Array:
         return self._inner(diagonals) ** self.degree
 
@@ -227,9 +220,6 @@ class Slope(Law):
     @property
     def powers(self) -> int:
         return self.law.powers
-
-    def merge(self, parts: Sequence[Array]) -> list[Array]:
-        return list(parts)
 
     def recombine(self, parts: Iterable[Array]) -> Array:
         both = list(parts)
