@@ -154,19 +154,9 @@ def same_place(x: Array, y: Array) -> bool:
     return type(x) is type(y) and device(x) == device(y)
 
 
-def itemsize(x: Array) -> int:
-    """Bytes of one number."""
-    return int(namespace(x).finfo(x.dtype).bits) // 8
-
-
 def row_squares(A: Array) -> Array:
     """Squared length of each row, without an array of all squares where the library allows it."""
     return np.einsum("ij,ij->i", A, A) if isinstance(A, np.ndarray) else namespace(A).sum(A * A, axis=1)
-
-
-def column_squares(A: Array) -> Array:
-    """Squared length of each column, in the same way."""
-    return np.einsum("ij,ij->j", A, A) if isinstance(A, np.ndarray) else namespace(A).sum(A * A, axis=0)
 
 
 def set_diagonal(x: Array, values: Array) -> Array:

@@ -99,11 +99,6 @@ class Eigenpairs:
         """Return all eigenvalues that the solver knows."""
         return self.values if self.spectrum is None else self.spectrum
 
-    def numerical_rank(self) -> int:
-        """Count the eigenvalues that are more than rounding."""
-        xp = namespace(self.values)
-        return int(xp.sum(xp.astype(self.values > rounding_of(self.vectors.shape[0], self.values), xp.int64)))
-
     def with_residual(self, norm: float) -> "Eigenpairs":
         """Return the pairs with the rounding that makes |K V - V Lambda| as large as this added to the residual.
 
@@ -124,6 +119,11 @@ class Eigenpairs:
 def rounding_of(n: int, values: Array) -> float:
     """Size below which eigenvalues of an n x n matrix are most likely noise: no bound, that is `residual_norm`."""
     return float(n**0.5 * eps(values) * abs(values[0]))
+
+
+def numerical_rank(n: int, values: Array) -> int:
+    """Count the eigenvalues of an n x n matrix that are more than rounding."""
+    return int(to_numpy(values > rounding_of(n, values)).sum())
 
 
 def inverse_roots(n: int, values: Array) -> Array:

@@ -305,7 +305,7 @@ def rounding_norms(
 
     table = together([exact, decoded], both, 2 * rank)
     # With R = B - A: |A R' + R A' + R R'| <= 2 |A| |R|_F + |R|_F^2, and with |A|_F in the nuclear norm.
-    squares = to_numpy(added(lambda first, part: arrays.column_squares(part[:]), table)).astype(float)
+    squares = to_numpy(added(lambda first, part: arrays.row_squares(part[:].T), table)).astype(float)
     moved = float(squares[rank:].sum()) ** 0.5
     lengths = np.array([squares[:rank].max(), squares[:rank].sum()]) ** 0.5
     bounds = (2.0 * lengths + moved) * moved * (1.0 + 4.0 * growth(n) * unit(reference)) * size * size
@@ -360,4 +360,4 @@ def row_squares(A: Factor) -> Array:
 
 def column_squares(A: Factor) -> Array:
     """Squared length of each column."""
-    return added(lambda first, part: arrays.column_squares(part[:]), A)
+    return added(lambda first, part: arrays.row_squares(part[:].T), A)
