@@ -5,7 +5,6 @@ matrices recombine; new samples' factor rows go through the same function.
 """
 
 import operator
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -18,7 +17,7 @@ from dkpca.linalg.precision import Factor
 from dkpca.linalg.rows import multiplied
 
 
-class Law(ABC):
+class Law:
     """What the center has to know to combine matrices; `diagonals` are those of the parties' true Gram matrices."""
 
     name: ClassVar[str]
@@ -64,9 +63,9 @@ class Law(ABC):
         """Entries of the fused matrix from rows of the merged factors, and others as columns; in a new array."""
         return self.recombine(A @ B for A, B in zip(left, right, strict=True))
 
-    @abstractmethod
     def error_weights(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[Array]:
         """Factors by which diagonals of the parties' errors enter that of the fused matrix; `received` were sent."""
+        raise NotImplementedError  # a slope, which is no law of parties, has none
 
     def derivative(self, parts: Iterable[Array], changes: Iterable[Array]) -> Array:
         """Entries of the change of the fused matrix, to first order."""
@@ -224,9 +223,6 @@ class Slope(Law):
     def recombine(self, parts: Iterable[Array]) -> Array:
         both = list(parts)
         return self.law.derivative(both[: len(both) // 2], both[len(both) // 2 :])
-
-    def error_weights(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[Array]:
-        raise NotImplementedError  # it is no law of parties
 
 
 PRODUCT, SUM, COSINE = Product(), Sum(), Cosine()
