@@ -652,7 +652,8 @@ def _append(gram: Gram, F: Array, done: int, chosen: Array, L: Matrix, left: Arr
         left[rows] -= xp.sum(tile * tile, axis=1)
 
     for_each(of, strips(gram.n, L.shape[0], F), F)
-    F[chosen, columns], left[chosen] = like(L, F), 0.0  # triangular, and nothing left, to the last digit
+    F[chosen, columns] = like(L, F)  # triangular, and nothing left, to the last digit
+    left[chosen] = 0.0
 
 
 def _check_diagonal(left: Array, scale: float) -> None:
