@@ -219,7 +219,7 @@ def at(factors: Sequence[Factor], positions: Positions) -> list[Array]:
 def rows_times(fused: FusedGram, rows: Sequence[Array], V: Array, device: str | None) -> Matrix:
     """Entries of the fused matrix between these rows of the factors and all, times V."""
     law, place = fused.law, away_from(device, V)
-    there = FusedGram(law, fused.parts, place)
+    there = fused if place is None else fused.sent_to(place)
     # Columns of the fused matrix, side by side: their transpose times V in one pass.
     right = [transposed(A) for A in law.merge([sent_to(A, there.reference) for A in rows])]
     table = there.table.then(lambda start, merged: law.crossed(merged, right), right[0].shape[1])
