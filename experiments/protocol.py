@@ -12,7 +12,7 @@ from dkpca import subspace_error
 from dkpca.kernels import RBF, Kernel
 from dkpca.kernels.base import combination
 from dkpca.kernels.grams import FusedGram, KernelGram
-from dkpca.linalg.eigenpairs import Eigenpairs
+from dkpca.linalg.eigenpairs import Eigenpairs, numerical_rank
 from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.leading import leading
 from dkpca.linalg.precision import round_to
@@ -58,7 +58,8 @@ def spectra(X: Matrix, blocks: Blocks, kernel: Kernel, rules: Sequence[RankRule]
 
 def ranks(pairs: Sequence[Eigenpairs], rule: RankRule) -> list[int]:
     """Eigenpairs each party sends under a rule; those that are only rounding are never sent."""
-    return [max(1, min(rule.choose(p.values, p.vectors.shape[0]) or 0, p.numerical_rank())) for p in pairs]
+    wanted = [rule.choose(p.values, p.vectors.shape[0]) or 0 for p in pairs]
+    return [max(1, min(w, numerical_rank(len(p.vectors), p.values))) for w, p in zip(wanted, pairs, strict=True)]
 
 
 def fused(

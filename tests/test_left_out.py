@@ -50,7 +50,7 @@ def test_what_is_missing_is_below_the_ceiling(seed, kernel, precision, rank, cen
     gram = Centered(fused) if center else fused
     pairs = leading(gram, gram.n, solver="dense")  # all components: V' G V is the whole of G
     errors = sorted((PartyError.of(s, s.factor.decode(), 1.0) for s in summaries), key=lambda e: e.left_out)
-    G = ceiling(errors, law, pairs, centered=center)
+    G = ceiling(errors, law, pairs, gram.inside)
     assume(G is not None)  # where rounding is more than what was left out, there is nothing to take away
     missing = true_matrix(blocks, kernel) - fused.dense()
     missing = centered(missing) if center else missing

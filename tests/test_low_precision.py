@@ -8,10 +8,10 @@ import pytest
 
 from dkpca import subspace_error
 from dkpca.linalg.arrays import to_numpy
-from dkpca.linalg.eigenpairs import Probe, orthonormal, ritz
+from dkpca.linalg.eigenpairs import Probe
 from dkpca.linalg.gram import Centered
 from dkpca.linalg.leading import leading
-from dkpca.linalg.streamed import LowPrecision, Streamed
+from dkpca.linalg.streamed import LowPrecision, Streamed, orthonormal, ritz
 from testkit.matrices import Given
 from tests.test_solvers import STEPPED, groups_of_duplicates
 

@@ -13,6 +13,7 @@ from dkpca.kernels.grams import FusedGram, KernelGram
 from dkpca.kernels.laws import Product
 from dkpca.linalg import rows as strips
 from dkpca.linalg.arrays import to_numpy
+from dkpca.linalg.eigenpairs import numerical_rank
 from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.landmark import Landmark
 from dkpca.linalg.leading import WORK, choose, enough_landmarks, leading
@@ -138,7 +139,7 @@ def test_many_samples_in_float32_have_the_rank_they_have_in_float64(rng, n, solv
     exact, coarse = (
         leading(KernelGram(RBF(0.05), X.astype(dtype)), 30, solver=solver) for dtype in ("float64", "float32")
     )
-    assert coarse.numerical_rank() == exact.numerical_rank() == 30
+    assert [numerical_rank(n, pairs.values) for pairs in (coarse, exact)] == [30, 30]
     np.testing.assert_allclose(coarse.values[:5], exact.values[:5], rtol=0.01)
     assert coarse.values.sum() == pytest.approx(exact.values.sum(), rel=0.001)
 

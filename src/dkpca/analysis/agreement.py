@@ -17,10 +17,9 @@ from dkpca.errors import InputError
 from dkpca.fusion.fused_model import FusedModel, basis_of
 from dkpca.linalg.arrays import Array, to_numpy
 from dkpca.linalg.precision import as_received, centered_factor, inner_product
-from dkpca.linalg.rows import off
+from dkpca.linalg.rows import Matrix, off
 from dkpca.messages import Summary
 
-Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 SAMPLED = 1000  # samples that a permutation test looks at: a random subset is as valid, and quick
 
 

@@ -25,9 +25,9 @@ from dkpca.kernels.grams import FusedGram, KernelGram
 from dkpca.linalg.arrays import sent_to, to_numpy
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.precision import as_received
+from dkpca.linalg.rows import Matrix
 from dkpca.party.state import PartyState
 
-Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 NEAR = 1e-3  # share by which eigenvalues differ that are taken for one: their components are any basis of a subspace
 SAMPLED = 400  # samples that an association looks at
 

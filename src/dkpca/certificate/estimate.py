@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dkpca.certificate.proof import PartyError, parts_of
+from dkpca.certificate.proof import Matrix, PartyError, Vector
 from dkpca.kernels.grams import FusedGram
 from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import Array, like, namespace, quiet, sent_to, solver_error, to_numpy, transposed
@@ -36,8 +36,6 @@ MAGNIFIED = 1024.0  # rounding to float32 is made so much larger to be seen in f
 PAIRS = 100  # rows whose pairs show how much of a party's error enters the fused matrix
 
 Positions = np.ndarray[tuple[int], np.dtype[np.int64]]
-Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
-Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
 FAR_SHARE = 0.7
 
 
@@ -137,24 +135,22 @@ def turned(change: Change, spectrum: Spectrum, added: Sequence[float] = (), alon
 
 
 def component_errors(
-    errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, seed: int, device: str | None, Q: Array | None
+    errors: Sequence[PartyError], fused: FusedGram, pairs: Eigenpairs, seed: int, device: str | None, Q: Array | None
 ) -> tuple[float, ...]:
     """Estimate the squared sine between each component, off columns Q, and the true leading subspace."""
     # All rows are looked at where that is cheap beside the solver, and a sample of them otherwise.
-    V, n = pairs.vectors, pairs.vectors.shape[0]
+    law, V, n = fused.law, pairs.vectors, pairs.vectors.shape[0]
     exact = pairs.extension.anchors is None  # the solver passed over the whole matrix
     all_rows = n <= ROWS or (exact and ((law.linear and not on_workers(V)) or n <= MOST_PASSED))
     few = np.sort(np.random.default_rng([seed, n]).choice(n, min(n, ROWS), replace=False))
-    factors = parts_of(errors, law)  # and what else the law needs of each sample, which is not cut
-    at_few = at(factors, few)
+    at_few = at(fused.parts, few)
     lengths = [to_numpy(column_squares(e.factor)).astype(float) for e in errors]
-    cut = [*map(column_scales, errors, lengths), *(np.ones(A.shape[1]) for A in factors[len(errors) :])]
+    # What the law needs of each sample beside the factors is not cut.
+    cut = [*map(column_scales, errors, lengths), *(np.ones(A.shape[1]) for A in fused.parts[len(errors) :])]
     positions = np.arange(n) if all_rows else few
     spectrum = spectrum_at(pairs.values, V, pairs.nearby, positions, Q)
     known = np.hstack([spectrum.components * spectrum.values, spectrum.near * spectrum.near_values])
-    image, lost, rounding = _images(
-        law, factors, cut, pairs, few, known if exact else None, all_rows=all_rows, seed=seed, device=device
-    )
+    image, lost, rounding = _images(fused, cut, pairs, few, known if exact else None, all_rows, seed, device)
     shares, level = entering(law, at_few, len(errors)), 0.0
     if not law.linear:  # no cut of the factors shows it; a multiple of I would turn nothing
         beyond, level = on_the_diagonal(law, errors, lengths, shares, positions)
@@ -181,19 +177,17 @@ def component_errors(
 
 
 def _images(
-    law: Law,
-    factors: Sequence[Factor],
+    fused: FusedGram,
     cut: Sequence[Vector],
     pairs: Eigenpairs,
     few: Positions,
     known: Matrix | None,
-    *,
     all_rows: bool,
     seed: int,
     device: str | None,
 ) -> tuple[Matrix, Matrix, Vector]:
     """Rows of L [V, U], or of L V; what a cut takes off L [V, U]; and the squared length of what rounding adds."""
-    V, n, D = pairs.vectors, pairs.vectors.shape[0], pairs.vectors.shape[1]
+    V, factors, (n, D) = pairs.vectors, fused.parts, pairs.vectors.shape
     # What lies behind the components is looked at too: it gains by what was left out, as they do, and gaps close.
     both = [V] if pairs.nearby is None else [V, pairs.nearby.vectors]
     width = sum(part.shape[1] for part in both)
@@ -205,16 +199,16 @@ def _images(
         magnified, looked_at = MAGNIFIED if far else 1.0, some if all_rows else few
         again = [rounded_again(own, A, seed, magnified) for own, A in zip(at(factors, some), factors, strict=True)]
         rows = [namespace(*own).concat(own, axis=0) for own in zip(at(factors, looked_at), again, strict=True)]
-        seen, rounded = np.split(rows_times(law, factors, rows, VU, device), [len(looked_at)])
+        seen, rounded = np.split(rows_times(fused, rows, VU, device), [len(looked_at)])
         with quiet():
             scale = 1.0 / (magnified * max(float(pairs.values[0]), LEAST_SIZE))
             moved = (seen[np.isin(looked_at, some)] - rounded)[:, :D] * scale
             rounding = np.sum(moved**2, axis=0) * (n / len(some))
-    shown = [scaled(A, like(s, reference_of(A))) for A, s in zip(factors, cut, strict=True)]
+    shown = FusedGram(fused.law, [scaled(A, like(s, reference_of(A))) for A, s in zip(factors, cut, strict=True)])
     if not all_rows:
-        return seen, seen - rows_times(law, shown, at(shown, few), VU, device), rounding
-    image = to_numpy(FusedGram(law, factors) @ VU).astype(float) if known is None else known
-    return image, image - to_numpy(FusedGram(law, shown) @ VU).astype(float), rounding
+        return seen, seen - rows_times(shown, at(shown.parts, few), VU, device), rounding
+    image = to_numpy(fused @ VU).astype(float) if known is None else known
+    return image, image - to_numpy(shown @ VU).astype(float), rounding
 
 
 def at(factors: Sequence[Factor], positions: Positions) -> list[Array]:
@@ -222,10 +216,10 @@ def at(factors: Sequence[Factor], positions: Positions) -> list[Array]:
     return [rows_of(A, sent_to(positions, reference_of(A))) for A in factors]
 
 
-def rows_times(law: Law, factors: Sequence[Factor], rows: Sequence[Array], V: Array, device: str | None) -> Matrix:
+def rows_times(fused: FusedGram, rows: Sequence[Array], V: Array, device: str | None) -> Matrix:
     """Entries of the fused matrix between these rows of the factors and all, times V."""
-    place = away_from(device, V)
-    there = FusedGram(law, factors, place)
+    law, place = fused.law, away_from(device, V)
+    there = fused if place is None else fused.sent_to(place)
     # Columns of the fused matrix, side by side: their transpose times V in one pass.
     right = [transposed(A) for A in law.merge([sent_to(A, there.reference) for A in rows])]
     table = there.table.then(lambda start, merged: law.crossed(merged, right), right[0].shape[1])

@@ -6,7 +6,7 @@ of symmetric matrices) and, with the trace of K and the matrix G below, everythi
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,10 +18,11 @@ from dkpca.linalg.arrays import Array, dtype_name, growth, like, namespace, quie
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.landmark import MOST_NUMBERS, part_below
 from dkpca.linalg.precision import Factor, reference_of, row_squares, scaled, whole
-from dkpca.linalg.rows import cross, off, right_vectors, times
+from dkpca.linalg.rows import cross, right_vectors, times
 from dkpca.messages import Summary
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
+Projection = Callable[[Array], Array]  # of columns: off the mean, if centered, and off covariates
 SPLITS = np.geomspace(0.02, 0.9, 6)  # shares of the distance between components and the rest that are tried
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 MOST_PASSED = 20_000  # samples for which G itself is multiplied; beyond, landmarks stand in for the part taken away
@@ -129,10 +130,8 @@ class Ceiling:
         return cls(norm or 1.0, share, share * unit, share * unit, share * unit / 4.0, 0.0)
 
 
-def ceiling(
-    errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, centered: bool, Q: Array | None = None
-) -> Ceiling | None:
-    """Return the bound G, centered and off Q as the fused matrix was; None if it costs too much or proves nothing."""
+def ceiling(errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, inside: Projection) -> Ceiling | None:
+    """Return the bound G, projected as the fused matrix was; None if it costs too much or proves nothing."""
     # Is G affordable, and can it be less than what the solver itself missed, and than the largest eigenvalue?
     received, true = [e.received for e in errors], [e.diagonal for e in errors]
     n, anchors = received[0].shape[0], pairs.extension.anchors
@@ -160,7 +159,7 @@ def ceiling(
     below = covered(law, errors, size)
     # G V, V'G V and V'G G V: all that the statements need of G.
     xp = namespace(room)
-    V = _projected(pairs.vectors, centered, Q)
+    V = inside(pairs.vectors)
     with quiet():
         # C V with C <= covered + beside I, and a bound on the error of each of its columns, the slack.
         if landmarks is None:
@@ -172,18 +171,13 @@ def ceiling(
             covering, sums = times(F, cross(F, V)), growth(n) + growth(F.shape[1])
             slack = sums * unit(V) * float(namespace(F).sum(F * F))
         room = room + beside
-        images = _projected(room[:, None] * V - covering, centered, Q)
+        images = inside(room[:, None] * V - covering)
     norm = _largest(room)
     if not (math.isfinite(norm) and bool(xp.all(xp.isfinite(images)))):
         return None
     within, squares = to_numpy(cross(V, images)).astype(float), to_numpy(cross(images, images)).astype(float)
     within, squares = (within + within.T) / 2, (squares + squares.T) / 2
     return Ceiling(size, norm, within, squares, squares - within @ within, slack)
-
-
-def _projected(block: Array, centered: bool, Q: Array | None) -> Array:
-    block = block - namespace(block).mean(block, axis=0, keepdims=True) if centered else block
-    return block if Q is None else off(Q, block)
 
 
 def _largest(x: Array) -> float:
@@ -207,16 +201,14 @@ class Widths:
     trace_gap: float
 
 
-def certify(
-    errors: Sequence[PartyError], *, law: Law, pairs: Eigenpairs, fused_trace: float, centered: bool, Q: Array | None
-) -> Certificate:
-    """Derive the certificate of the leading eigenpairs of the fused matrix, whose trace is that before centering."""
+def certify(errors: Sequence[PartyError], fused: FusedGram, pairs: Eigenpairs, inside: Projection) -> Certificate:
+    """Derive the certificate of the leading eigenpairs of the fused matrix after a projection."""
     # -below I <= K - L <= above I, from the parties' own numbers and, where it is known, from G.
-    found = to_numpy(pairs.values).astype(float)
+    found, law = to_numpy(pairs.values).astype(float), fused.law
     errors = sorted(errors, key=lambda e: e.left_out)
-    G = ceiling(errors, law, pairs, centered=centered, Q=Q)
+    G = ceiling(errors, law, pairs, inside)
     T, D = errors[0].diagonal.shape[0], len(found)
-    widths = _widths(errors, law, pairs, fused_trace, G)
+    widths = _widths(errors, law, pairs, fused.trace(), G)
     above, below, positive = widths.above, widths.below, widths.positive
     # Eigenvalues are at most those found (or the next, if equal ones changed places) + above; and by G and what the
     # solver missed together.

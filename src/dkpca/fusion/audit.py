@@ -12,8 +12,8 @@ from functools import reduce
 import numpy as np
 
 from dkpca.certificate import Audit
-from dkpca.certificate.estimate import Positions, Vector, change, spectrum_at, turned
-from dkpca.certificate.proof import PartyError, parts_of
+from dkpca.certificate.estimate import Positions, change, spectrum_at, turned
+from dkpca.certificate.proof import PartyError, Vector, parts_of
 from dkpca.errors import FusionError, InputError
 from dkpca.fusion.fused_model import FusedModel, basis_of
 from dkpca.fusion.plausibility import audited_rows

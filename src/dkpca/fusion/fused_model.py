@@ -185,10 +185,9 @@ def fuse(
     pairs = leading(gram, n_components, solver=how.solver, n_landmarks=landmarks, random_state=seed, device=device)
 
     # Certify: how far these are from the eigenpairs of the true matrix, from what the parties left out and rounded.
-    trace = fused_gram.trace()
     certificate = replace(
-        certify(errors, law=combined.law, pairs=pairs, fused_trace=trace, centered=how.center, Q=Q),
-        component_error_estimates=component_errors(errors, combined.law, pairs, seed=seed, device=device, Q=Q),
+        certify(errors, fused_gram, pairs, gram.inside),
+        component_error_estimates=component_errors(errors, fused_gram, pairs, seed=seed, device=device, Q=Q),
         meaning=combined.meaning,
         completed=None if lacked is None else lacked.described(),
     )

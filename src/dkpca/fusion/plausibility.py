@@ -30,7 +30,7 @@ SAME_SAMPLES = (
 
 def check_summary(summary: Summary, device: str | None = None) -> None:
     """Raise `FusionError`, naming the party, if the summary cannot be one."""
-    with np.errstate(over="ignore", invalid="ignore"):
+    with quiet():
         reason = _contradiction(summary, device)
     if reason is not None:
         raise FusionError(f"party {summary.party!r}: {reason}; its summary was not made by dkpca, or was altered")
@@ -57,8 +57,7 @@ def _contradiction(summary: Summary, device: str | None) -> str | None:
     if summary.n_features < 1:
         return f"it states {summary.n_features} columns"
     B = as_received(summary.factor, "float64")
-    with quiet():
-        products = to_numpy(square(B, device))
+    products = to_numpy(square(B, device))
     lengths = np.diagonal(products)
     if not np.isfinite(products).all():
         most = f"{largest(B):.3g}"

@@ -16,7 +16,8 @@ import numpy as np
 
 from dkpca.errors import InputError
 from dkpca.kernels.laws import LAWS, Law
-from dkpca.linalg.arrays import Array, growth, namespace, quiet, unit
+from dkpca.linalg.arrays import Array, growth, is_dask_array, namespace, quiet, unit
+from dkpca.linalg.on_dask import by_column
 from dkpca.linalg.precision import Factor, centered_factor, inner_product, rows_of
 from dkpca.linalg.rows import Index, at_hand, right_vectors
 
@@ -53,6 +54,7 @@ class Kernel(ABC):
     by_inner_products: ClassVar[bool] = True  # whether inner products of samples, added up over parties, give it
     takes_sparse: ClassVar[bool] = False  # whether a sparse table makes sense, of which most entries are zero
     columns_are: ClassVar[str] = "quantities"  # or "categories", of which only equality counts, or "samples"
+    by_whole_columns: ClassVar[bool] = False  # whether `scale_by_column` needs all rows of a column in one place
     of_counts: ClassVar[bool] = False  # whether no number may be below 0, and differences count by their level
     reveals: ClassVar[str] = "about the columns, whatever this kernel's values between samples determine"
 
@@ -174,7 +176,8 @@ class Kernel(ABC):
 
     def scale_statistic(self, X: Array) -> float:
         """Mean of what gamma multiplies, over pairs of different samples; gamma="scale" is 1 / (sum over parties)."""
-        parts = self.scale_by_column(X)
+        apart = self.by_whole_columns and is_dask_array(X)
+        parts = np.concatenate(by_column(self.scale_by_column, X)) if apart else self.scale_by_column(X)
         return float(namespace(parts).sum(parts))
 
     def dominant_column(self, X: Array) -> tuple[int, float] | None:

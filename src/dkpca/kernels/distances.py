@@ -16,19 +16,7 @@ from scipy.spatial.distance import cdist
 
 from dkpca.kernels.base import Kernel, checked_width
 from dkpca.kernels.laws import PRODUCT
-from dkpca.linalg.arrays import (
-    SUBTRACTIONS,
-    Array,
-    device,
-    growth,
-    is_dask_array,
-    namespace,
-    or_one,
-    quiet,
-    row_squares,
-    unit,
-)
-from dkpca.linalg.on_dask import by_column
+from dkpca.linalg.arrays import SUBTRACTIONS, Array, device, growth, namespace, or_one, quiet, row_squares, unit
 from dkpca.linalg.rows import RowGroup, at_hand, column_means, column_variances, for_each, over, strips
 
 LOSS = 1e-10  # largest error of an exponent for which the matrix product is good enough
@@ -177,6 +165,7 @@ class Laplacian(OfDistance):
     """
 
     name: ClassVar[str] = "laplacian"
+    by_whole_columns: ClassVar[bool] = True
     reveals: ClassVar[str] = f"sums of absolute differences {READ}"
 
     def partial(self, X: Array, Y: Array) -> Array:
@@ -187,8 +176,6 @@ class Laplacian(OfDistance):
         return namespace(Y).sign(x - Y)
 
     def scale_by_column(self, X: Array) -> Array:
-        if is_dask_array(X):
-            return np.concatenate(by_column(self.scale_by_column, X))
         xp = namespace(X)
         n = X.shape[0]
         # In sorted order the value of rank i is the larger one of i pairs and the smaller one of n - 1 - i, so that
@@ -220,6 +207,7 @@ class Overlap(OfDistance):
     """
 
     name: ClassVar[str] = "overlap"
+    by_whole_columns: ClassVar[bool] = True
     columns_are: ClassVar[str] = "categories"
     reveals: ClassVar[str] = "in how many of this party's columns any two samples differ, to the factor's accuracy"
 
@@ -229,8 +217,6 @@ class Overlap(OfDistance):
 
     def scale_by_column(self, X: Array) -> Array:
         # Pairs that differ: all n^2 less those within one category, sum of c^2.
-        if is_dask_array(X):
-            return np.concatenate(by_column(self.scale_by_column, X))
         xp, n = namespace(X), X.shape[0]
         counts = [xp.astype(xp.unique_counts(X[:, k])[1], xp.float64) for k in range(X.shape[1])]
         return xp.stack([n * n - xp.sum(each * each) for each in counts]) / max(n * (n - 1), 1)

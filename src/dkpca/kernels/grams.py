@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 
 import numpy as np
@@ -17,7 +17,6 @@ from dkpca.linalg.arrays import (
     device,
     dtype_name,
     growth,
-    itemsize,
     namespace,
     quiet,
     row_squares,
@@ -27,7 +26,7 @@ from dkpca.linalg.arrays import (
     transposed,
     unit,
 )
-from dkpca.linalg.gram import Gram, Within, thinner
+from dkpca.linalg.gram import Gram, Within
 from dkpca.linalg.precision import Factor, Tall, placed, reference_of, rows_of, whole
 from dkpca.linalg.rows import (
     Distinct,
@@ -53,28 +52,23 @@ TABLE_SHARE = 64  # ... and at most one part in this many of the memory that may
 MOST_PRODUCTS = 64  # columns of a thin factor of the fused matrix: more are not worth writing down
 
 
+@dataclass(eq=False)
 class KernelGram(Gram):
     """A party's Gram matrix: a kernel on its own columns."""
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        X: Factor,
-        origin: Array | None = None,
-        place: Array | None = None,
-        *,
-        standardized: float = 0.0,
-        memory: MemoryLimit | None = None,
-        counts: Array | None = None,
-    ) -> None:
-        self.memory, self.counts = memory, counts  # how often each row occurs, W: then W^(1/2) K W^(1/2)
-        self.standardized = standardized  # share of itself by which each number may be off
-        self.kernel, self.X, self.origin = kernel, X, origin  # X is measured from the origin already
-        self.there = X if place is None else placed(X, place)  # where it is computed with
-        self.n, self.reference, self.home = X.shape[0], reference_of(self.there), reference_of(X)
-        self.entry_operations = 2.0 * X.shape[1] + FUNCTION
-        self._roots = None if counts is None else namespace(counts).sqrt(counts)
-        self._distinct: tuple[Gram, Distinct] | None = None
+    kernel: Kernel
+    X: Factor
+    origin: Array | None = None  # X is measured from it already
+    place: Array | None = None  # an array where rows are computed with, if not where they lie
+    standardized: float = 0.0  # share of itself by which each number may be off
+    memory: MemoryLimit | None = None
+    counts: Array | None = None  # how often each row occurs, W: then W^(1/2) K W^(1/2)
+
+    def __post_init__(self) -> None:
+        self.there = self.X if self.place is None else placed(self.X, self.place)
+        self.n, self.reference, self.home = self.X.shape[0], reference_of(self.there), reference_of(self.X)
+        self.entry_operations = 2.0 * self.X.shape[1] + FUNCTION
+        self._roots = None if self.counts is None else namespace(self.counts).sqrt(self.counts)
 
     @property
     def chunks(self) -> tuple[int, ...] | None:
@@ -102,29 +96,25 @@ class KernelGram(Gram):
     def sent_to(self, place: Array) -> Gram:
         if self.kernel.columns_are == "samples":
             raise InputError("a precomputed kernel matrix is used where it is stored; leave device out")
-        return KernelGram(self.kernel, self.X, self.origin, place, standardized=self.standardized, memory=self.memory)
+        return replace(self, place=place)
 
+    @cached_property
     def distinct(self) -> tuple[Gram, Distinct] | None:
         # K = E U E' for the matrix U of the distinct rows and the E that repeats them, and W = E'E.
         X = self.there
-        if self._distinct is None and isinstance(X, np.ndarray):
-            found = None if self.counts is not None or self.kernel.columns_are == "samples" else distinct_rows(X)
-            if found is not None:
-                few = KernelGram(self.kernel, X[found.first], self.origin, counts=found.counts.astype(X.dtype))
-                few.standardized, few.memory = self.standardized, self.memory
-                self._distinct = few, found
-        return self._distinct
+        if not isinstance(X, np.ndarray) or self.counts is not None or self.kernel.columns_are == "samples":
+            return None
+        if (found := distinct_rows(X)) is None:
+            return None
+        return replace(self, X=X[found.first], counts=found.counts.astype(X.dtype)), found
 
     def against(self, columns: Array) -> Made:
         kernel, anchors = self.kernel, self.kernel.anchors(self.there, columns)  # what goes to the rows: no table
-        table = as_made(self.there)
-        roots, own = self._roots, None if self._roots is None else pick(self._roots, columns)
-
-        def made(start: int, rows: Array) -> Array:
-            K = kernel(rows, anchors)
-            return K if roots is None else _weighed(K, roots[start : start + rows.shape[0]], own)
-
-        return table.then(made, columns.shape[0])
+        made = as_made(self.there).then(lambda start, rows: kernel(rows, anchors), columns.shape[0])
+        if (roots := self._roots) is None:
+            return made
+        own = pick(roots, columns)
+        return made.then(lambda start, K: _weighed(K, roots[start : start + K.shape[0]], own))
 
     def within(self) -> Within:
         if self.kernel.columns_are == "samples" or self.counts is not None:
@@ -140,7 +130,7 @@ class KernelGram(Gram):
 
     def among(self, positions: Array) -> Gram:
         counts = None if self.counts is None else pick(self.counts, positions)
-        return KernelGram(self.kernel, self.kernel.rows(self.there, positions), self.origin, counts=counts)
+        return replace(self, X=self.kernel.rows(self.there, positions), place=None, counts=counts)
 
     def evaluation_error(self) -> float:
         # An entry is off by at most this share of sqrt(k(x, x) k(y, y)), so the matrix is off by at most this share
@@ -157,7 +147,9 @@ class KernelGram(Gram):
     @property
     def factor(self) -> Array | None:
         features = self.kernel.explicit_features(self.X)
-        return thinner(features if features is None or self._roots is None else features * self._roots[:, None])
+        if features is None or features.shape[1] >= self.n:
+            return None
+        return features if self._roots is None else features * self._roots[:, None]
 
 
 class FusedGram(Gram):
@@ -169,7 +161,6 @@ class FusedGram(Gram):
         self.law, self.memory = law, memory
         self.parts = list(parts) if place is None else [placed(A, place) for A in parts]  # `Law.parts`
         self.n, self.reference, self.home = parts[0].shape[0], reference_of(self.parts[0]), reference_of(parts[0])
-        self._merged = None if any(isinstance(A, Tall) for A in self.parts) else law.merge(self.parts)
         self.widths = [A.shape[1] for A in self.rows(slice(0, 1))]  # columns of the merged factors
         self.entry_operations = 2.0 * sum(self.widths)
 
@@ -177,17 +168,15 @@ class FusedGram(Gram):
     def chunks(self) -> tuple[int, ...] | None:
         return row_chunks(self.parts[0])
 
-    @property
+    @cached_property
     def factors(self) -> list[Array]:
         """Merged factors with all their rows."""
-        if self._merged is None:
-            self._merged = self.law.merge([whole(A) for A in self.parts])
-        return self._merged
+        return self.law.merge([whole(A) for A in self.parts])
 
     def rows(self, index: Index) -> list[Array]:
         """Some rows of the merged factors; not all are decoded for it."""
-        if self._merged is not None:
-            return [pick(A, index) for A in self._merged]
+        if "factors" in vars(self) or not any(isinstance(A, Tall) for A in self.parts):
+            return [pick(A, index) for A in self.factors]
         return self.law.merge([rows_of(A, index) for A in self.parts])
 
     @property
@@ -260,8 +249,8 @@ class FusedGram(Gram):
         if not self.law.multiplies or not isinstance(A, Tall) or A.place is not None:
             return None
         room = TABLE_BYTES if self.memory is None else min(TABLE_BYTES, self.memory.most // TABLE_SHARE)
-        found = A.sent.distinct
-        return found if found is not None and len(found.first) * columns * itemsize(self.reference) <= room else None
+        found, of_a_row = A.sent.distinct, columns * self.reference.dtype.itemsize
+        return found if found is not None and len(found.first) * of_a_row <= room else None
 
     def within(self) -> Within:
         law, make = self.law, self.table.make
@@ -281,7 +270,7 @@ class FusedGram(Gram):
         xp, factors = namespace(self.reference), self.factors  # decoded once, and not for every tile
         K = xp.empty((self.n, self.n), dtype=self.reference.dtype, device=device(factors[0]))
         # Tile by tile, each entry once: the parties' own products stay in the cache.
-        tiles = list(slices(self.n, max(1, int((tile_bytes(K) / (4 * itemsize(K))) ** 0.5))))
+        tiles = list(slices(self.n, max(1, int((tile_bytes(K) / (4 * K.dtype.itemsize)) ** 0.5))))
         for i, rows in enumerate(tiles):
             for columns in tiles[i:]:
                 tile = self.block(rows, columns)
@@ -296,12 +285,13 @@ class FusedGram(Gram):
     def factor(self) -> Array | None:
         # (A A') o (B B') = C C', where the columns of C are all products of a column of A and one of B: for few
         # columns that is a thin factor of the fused matrix, and a product with it needs no tiles.
-        few = self.law.multiplies and math.prod(self.widths) <= MOST_PRODUCTS
-        if self.law.powers > 1 or not (few or len(self.widths) == 1):
+        width = math.prod(self.widths)
+        few = len(self.widths) == 1 or (self.law.multiplies and width <= MOST_PRODUCTS)
+        if self.law.powers > 1 or not few or width >= self.n:
             return None
         first, *others = self.factors
         xp = namespace(first)
-        return thinner(reduce(lambda C, A: xp.reshape(C[:, :, None] * A[:, None, :], (self.n, -1)), others, first))
+        return reduce(lambda C, A: xp.reshape(C[:, :, None] * A[:, None, :], (self.n, -1)), others, first)
 
     def __matmul__(self, block: Array) -> Array:
         factor, _ = self.factor, self.factors  # decoded once, and not for every tile

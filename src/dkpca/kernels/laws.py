@@ -5,7 +5,6 @@ matrices recombine; new samples' factor rows go through the same function.
 """
 
 import operator
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -18,7 +17,7 @@ from dkpca.linalg.precision import Factor
 from dkpca.linalg.rows import multiplied
 
 
-class Law(ABC):
+class Law:
     """What the center has to know to combine matrices; `diagonals` are those of the parties' true Gram matrices."""
 
     name: ClassVar[str]
@@ -36,9 +35,9 @@ class Law(ABC):
         """Tables that `merge` takes rows of: the parties' factors, and what else the center needs of each sample."""
         return list(factors)
 
-    @abstractmethod
     def merge(self, parts: Sequence[Array]) -> list[Array]:
-        """Fewest factors whose Gram matrices recombine to the matrix wanted."""
+        """Fewest factors whose Gram matrices recombine to the matrix wanted; where no thin one does, all of them."""
+        return list(parts)
 
     def merge_changes(self, parts: Sequence[Array]) -> list[Array]:
         """Bring factors of changes to the parties' matrices into the form of `merge`."""
@@ -54,7 +53,7 @@ class Law(ABC):
 
     def combine(self, parts: Sequence[Array], rows: Sequence[Array], columns: Sequence[Array]) -> Array:
         """Entries of the global Gram matrix from the parties' own, and the diagonals at their rows and columns."""
-        return self.recombine(parts)
+        return self.diagonal(parts)
 
     def diagonal(self, diagonals: Sequence[Array]) -> Array:
         """Diagonal of the global Gram matrix."""
@@ -64,9 +63,9 @@ class Law(ABC):
         """Entries of the fused matrix from rows of the merged factors, and others as columns; in a new array."""
         return self.recombine(A @ B for A, B in zip(left, right, strict=True))
 
-    @abstractmethod
     def error_weights(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[Array]:
         """Factors by which diagonals of the parties' errors enter that of the fused matrix; `received` were sent."""
+        raise NotImplementedError  # a slope, which is no law of parties, has none
 
     def derivative(self, parts: Iterable[Array], changes: Iterable[Array]) -> Array:
         """Entries of the change of the fused matrix, to first order."""
@@ -89,12 +88,8 @@ class Product(Law):
     name: ClassVar[str] = "product"
     multiplies: ClassVar[bool] = True
 
-    def merge(self, parts: Sequence[Array]) -> list[Array]:
-        # The Hadamard product of A_j A_j' has no thin factor: the parties' factors stay apart.
-        return list(parts)
-
     def recombine(self, parts: Iterable[Array]) -> Array:
-        # Eq. (4): the fused matrix is the entrywise product of the parties' low-rank matrices.
+        # Eq. (4): the fused matrix is the entrywise product of the parties' low-rank matrices; no thin factor has it.
         return _folded(parts, operator.mul, operator.imul)
 
     def crossed(self, left: Sequence[Array], right: Sequence[Array]) -> Array:
@@ -179,9 +174,6 @@ class Power(Law):
         # (s^d)' = d s^(d - 1) s', entry by entry.
         return self.degree * _added(parts) ** (self.degree - 1) * _added(changes)
 
-    def combine(self, parts: Sequence[Array], rows: Sequence[Array], columns: Sequence[Array]) -> Array:
-        return self.diagonal(parts)
-
     def diagonal(self, diagonals: Sequence[Array]) -> Array:
         return self._inner(diagonals) ** self.degree
 
@@ -228,15 +220,9 @@ class Slope(Law):
     def powers(self) -> int:
         return self.law.powers
 
-    def merge(self, parts: Sequence[Array]) -> list[Array]:
-        return list(parts)
-
     def recombine(self, parts: Iterable[Array]) -> Array:
         both = list(parts)
         return self.law.derivative(both[: len(both) // 2], both[len(both) // 2 :])
-
-    def error_weights(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[Array]:
-        raise NotImplementedError  # it is no law of parties
 
 
 PRODUCT, SUM, COSINE = Product(), Sum(), Cosine()

@@ -154,19 +154,9 @@ def same_place(x: Array, y: Array) -> bool:
     return type(x) is type(y) and device(x) == device(y)
 
 
-def itemsize(x: Array) -> int:
-    """Bytes of one number."""
-    return int(namespace(x).finfo(x.dtype).bits) // 8
-
-
 def row_squares(A: Array) -> Array:
     """Squared length of each row, without an array of all squares where the library allows it."""
     return np.einsum("ij,ij->i", A, A) if isinstance(A, np.ndarray) else namespace(A).sum(A * A, axis=1)
-
-
-def column_squares(A: Array) -> Array:
-    """Squared length of each column, in the same way."""
-    return np.einsum("ij,ij->j", A, A) if isinstance(A, np.ndarray) else namespace(A).sum(A * A, axis=0)
 
 
 def set_diagonal(x: Array, values: Array) -> Array:
@@ -185,14 +175,6 @@ def or_one(x: Array) -> Array:
 def transposed(x: Array) -> Array:
     """Transposed array, in the order in which products read it fastest."""
     return np.ascontiguousarray(x.T) if isinstance(x, np.ndarray) else x.T
-
-
-def set_rows(
-    x: Array, positions: np.ndarray[Any, Any], rows: np.ndarray[Any, Any], columns: slice = slice(None)
-) -> Array:
-    """Write rows from the host over some rows of an array, or over some columns of these."""
-    x[namespace(x).asarray(positions, device=device(x)), columns] = like(rows, x)
-    return x
 
 
 def solve_lower(L: Array, rows: Array) -> Array:

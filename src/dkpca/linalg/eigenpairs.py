@@ -1,4 +1,4 @@
-"""What every eigensolver returns, and Rayleigh and Ritz: the best eigenpairs inside a subspace."""
+"""What every eigensolver returns, and how its vectors are brought to one form: signs, lengths, repeated rows."""
 
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from dkpca.linalg.arrays import Array, MemoryLimit, eps, is_dask_array, like, namespace, on_gpu, tall_empty, to_numpy
+from dkpca.linalg.arrays import Array, MemoryLimit, eps, is_dask_array, like, namespace, tall_empty, to_numpy
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.rows import Distinct, Made, RowGroup, cross, groups, kept, multiply, over, pick, times
 
 RESIDUAL_SHARE = 1.2  # above 2 / sqrt(3)
 NEARBY = 5  # pairs behind the leading ones that a solver returns beside them
-WELL_CONDITIONED = 1e-4  # smallest eigenvalue of the cross product of columns of length one
 EVEN = 64.0  # epsilons by which the lengths of eigenvectors may differ from one
 
 
@@ -100,11 +99,6 @@ class Eigenpairs:
         """Return all eigenvalues that the solver knows."""
         return self.values if self.spectrum is None else self.spectrum
 
-    def numerical_rank(self) -> int:
-        """Count the eigenvalues that are more than rounding."""
-        xp = namespace(self.values)
-        return int(xp.sum(xp.astype(self.values > rounding_of(self.vectors.shape[0], self.values), xp.int64)))
-
     def with_residual(self, norm: float) -> "Eigenpairs":
         """Return the pairs with the rounding that makes |K V - V Lambda| as large as this added to the residual.
 
@@ -125,6 +119,11 @@ class Eigenpairs:
 def rounding_of(n: int, values: Array) -> float:
     """Size below which eigenvalues of an n x n matrix are most likely noise: no bound, that is `residual_norm`."""
     return float(n**0.5 * eps(values) * abs(values[0]))
+
+
+def numerical_rank(n: int, values: Array) -> int:
+    """Count the eigenvalues of an n x n matrix that are more than rounding."""
+    return int(to_numpy(values > rounding_of(n, values)).sum())
 
 
 def inverse_roots(n: int, values: Array) -> Array:
@@ -181,90 +180,6 @@ def repeated(pairs: Eigenpairs, rows: Distinct, memory: MemoryLimit | None) -> E
         nearby=None if nearby is None else replace(nearby, vectors=everywhere(nearby.vectors)),
         solver=f"{pairs.solver}; {len(roots)} of {n} samples are distinct",
     ).with_residual(4.0 * len(signs) ** 0.5 * eps(signs) * float(pairs.values[0]))
-
-
-@dataclass(frozen=True)
-class Ritz:
-    """Best approximations to eigenpairs inside a subspace."""
-
-    values: Array  # (m,) descending
-    vectors: Array  # (n, m)
-    images: Array  # (n, m): the matrix times the vectors
-    floor: float = 0.0  # below which the matrix itself is rounding
-
-    def residuals(self) -> Array:
-        """What the pairs lack to be eigenpairs."""
-        return self.images - self.vectors * self.values[None, :]
-
-    def sizes(self) -> Array:
-        """Lengths of the residuals."""
-        xp = namespace(self.values)
-        return xp.sqrt(xp.sum(self.residuals() ** 2, axis=0))
-
-    def following(self, k: int) -> float:
-        """Largest eigenvalue that the pairs behind the first k may still turn out to be."""
-        xp = namespace(self.values)
-        rest = (self.values + self.sizes())[k:]
-        return max(0.0, float(xp.max(rest))) if rest.shape[0] else 0.0
-
-    def worst(self, k: int) -> float:
-        """Largest residual of the first k pairs, each relative to its own eigenvalue."""
-        xp = namespace(self.values)
-        floor, least = self.noise(), float(xp.finfo(self.values.dtype).smallest_normal)  # which keeps 0 / 0 out
-        sizes = xp.clip(self.sizes()[:k] - floor, 0.0, None)
-        return float(xp.max(sizes / xp.clip(self.values[:k], floor + least, None)))
-
-    def noise(self) -> float:
-        """An eigenvalue or a residual of this size is rounding."""
-        return max(rounding_of(self.vectors.shape[0], self.values), self.floor)
-
-
-def ritz(basis: Array, images: Array, floor: float = 0.0) -> Ritz:
-    """Pairs of the matrix whose products with an orthonormal basis are given."""
-    # H = Q'K Q for the basis Q; with H Y = Y Theta, the Ritz vectors are Q Y and their images K Q Y. On the host in
-    # float64: the float32 eigensolver of a GPU is off by a hundred units in the last place.
-    H = to_numpy(cross(basis, images)).astype(float)
-    values, Y = np.linalg.eigh((H + H.T) / 2)
-    Y = like(np.flip(Y, axis=1).copy(), basis)
-    return Ritz(like(np.flip(values).copy(), basis), times(basis, Y), times(images, Y), floor)
-
-
-def outside(basis: Array, block: Array) -> Array:
-    """Orthonormal columns outside a basis: the block's, and random ones in place of those that vanish there."""
-    # B - Q Q'B, then orthonormal columns: Gram and Schmidt for a whole block.
-    for _ in range(3):
-        block = orthonormal(block - times(basis, cross(basis, block)))
-    return block
-
-
-def orthonormal(block: Array) -> Array:
-    """Orthonormal basis of the columns; a column that is zero is replaced by a random one."""
-    xp = namespace(block)
-    # Unit columns first, so that none is lost beside a longer one; zero columns are filled with random numbers.
-    lengths = xp.sqrt(xp.sum(block * block, axis=0))
-    if not bool(xp.all(lengths > 0)):
-        filler = like(np.random.default_rng(block.shape[1]).standard_normal(tuple(block.shape)), block)
-        block = xp.where(lengths[None, :] > 0, block, filler)
-        lengths = xp.sqrt(xp.sum(block * block, axis=0))
-    block = block / lengths[None, :]
-    quick = _by_cross_product(block) if on_gpu(block) else None
-    return xp.linalg.qr(block)[0] if quick is None else quick
-
-
-def _by_cross_product(block: Array) -> Array | None:
-    """Orthonormal basis by B'B: QR of a tall block is slow on a GPU. None if digits would be lost."""
-    # B'B = Q diag(values) Q', so that B Q / sqrt(values) has orthonormal columns.
-    for _ in range(2):  # the second time takes out what the first rounded
-        values, Q = np.linalg.eigh(to_numpy(cross(block, block)))  # small: a GPU takes longer
-        if not values[0] > WELL_CONDITIONED:
-            return None
-        block = times(block, like(Q / np.sqrt(values)[None, :], block))
-    return block
-
-
-def beside(left: Array, right: Array) -> Array:
-    """Columns of both."""
-    return namespace(left, right).concat([left, right], axis=1)
 
 
 def orthonormalize(vectors: Array, values: np.ndarray[Any, Any]) -> tuple[Array, float]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dkpca.linalg.arrays import Array, MemoryLimit, eps, growth, itemsize, like, namespace, to_numpy, unit
+from dkpca.linalg.arrays import Array, MemoryLimit, eps, growth, like, namespace, to_numpy, unit
 from dkpca.linalg.rows import Distinct, Index, Made, in_order, off, pick, slices, tile_bytes
 
 Within = Callable[[int, Sequence[Array], Sequence[slice]], Array]
@@ -55,6 +55,7 @@ class Gram(ABC):
 
         return of
 
+    @property
     def distinct(self) -> "tuple[Gram, Distinct] | None":
         """Return W^(1/2) U W^(1/2) for the matrix U of distinct samples, which occur W times; None if none repeat."""
         return None
@@ -111,7 +112,7 @@ class Gram(ABC):
         """Multiply by a thin block, tile by tile; each off-diagonal tile is evaluated once and used twice."""
         # K B = sum over tiles K_ij B_j, and K_ji B_i = K_ij' B_i from the same tile, of which two fit into the cache.
         # Shares are fixed: neither the number of threads nor their order changes a bit.
-        side = max(1, int((tile_bytes(self.reference) / (2 * itemsize(block))) ** 0.5))
+        side = max(1, int((tile_bytes(self.reference) / (2 * block.dtype.itemsize)) ** 0.5))
         tiles = list(slices(self.n, side))
         shares = [range(first, len(tiles), SHARES) for first in range(min(SHARES, len(tiles)))]
 
@@ -225,8 +226,3 @@ class Centered(Gram):
         both = self.base @ xp.concat([block, self.taken], axis=1)
         self._images = both[:, width:]
         return off(self.taken, both[:, :width])
-
-
-def thinner(factor: Array | None) -> Array | None:
-    """Return the factor if it is worth using instead of the n x n matrix."""
-    return factor if factor is not None and factor.shape[1] < factor.shape[0] else None

@@ -178,13 +178,8 @@ def _rough(tile: tuple[int, int], joined: Array, block: Array, out: Array, ends:
 def _joined(factors: Sequence[Array], rows: int, step: int, dtype: Any) -> Array:
     """Factors side by side, each filled up with zeros to whole steps, and with rows of zeros."""
     xp = namespace(*factors)
-    widths = [_padded(A.shape[1], step) for A in factors]
-    joined = xp.zeros((rows, sum(widths)), dtype=dtype, device=factors[0].device)
-    start = 0
-    for A, width in zip(factors, widths, strict=True):
-        _filled(joined[:, start : start + width], A)
-        start += width
-    return joined
+    padded = (xp.zeros((rows, _padded(A.shape[1], step)), dtype=dtype, device=A.device) for A in factors)
+    return xp.concat(list(map(_filled, padded, factors)), axis=1)
 
 
 def _filled(padded: Array, x: Array) -> Array:

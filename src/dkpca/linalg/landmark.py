@@ -31,7 +31,6 @@ from dkpca.linalg.arrays import (
     on_gpu,
     or_one,
     sent_to,
-    set_rows,
     solve_lower,
     solver_error,
     to_numpy,
@@ -583,7 +582,8 @@ def substitution(block: LandmarkBlock, pivots: Array) -> Callable[[int, Array], 
         F = solve_lower(L, C)
         places = own - start
         here = np.flatnonzero((places >= 0) & (places < F.shape[0]))
-        return set_rows(F, places[here], block.L[here]) if len(here) else F
+        F[sent_to(places[here], F), :] = like(block.L[here], F)
+        return F
 
     return solved
 
@@ -652,9 +652,8 @@ def _append(gram: Gram, F: Array, done: int, chosen: Array, L: Matrix, left: Arr
         left[rows] -= xp.sum(tile * tile, axis=1)
 
     for_each(of, strips(gram.n, L.shape[0], F), F)
-    places = to_numpy(chosen)  # triangular, and nothing left, to the last digit
-    set_rows(F, places, L, columns)
-    set_rows(left[:, None], places, np.zeros((len(places), 1)))
+    F[chosen, columns] = like(L, F)  # triangular, and nothing left, to the last digit
+    left[chosen] = 0.0
 
 
 def _check_diagonal(left: Array, scale: float) -> None:

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from dkpca.errors import InputError, OutOfMemoryError
-from dkpca.linalg.arrays import dtype_name, free_memory, itemsize, memory_errors, namespace, on_gpu, quiet, same_place
+from dkpca.linalg.arrays import dtype_name, free_memory, memory_errors, namespace, on_gpu, quiet, same_place
 from dkpca.linalg.dense import Dense, Enough
 from dkpca.linalg.eigenpairs import Eigenpairs, repeated
 from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.landmark import Landmark, default_landmarks
 from dkpca.linalg.rows import away_from
-from dkpca.linalg.streamed import Streamed
+from dkpca.linalg.streamed import SPARE, Streamed
 
 Solver = Callable[[Gram, int], Eigenpairs]
 NAMES = ("auto", "dense", "landmark", "streamed")
@@ -25,7 +25,6 @@ DENSE_PASSES = 15  # products with the matrix for each pair, by Lanczos
 CHOLESKY = 0.4  # of n^3: the proof that Lanczos missed none
 EIGENSOLVER_GPU = 60.0  # of n^3: a GPU has no partial solver
 STREAMED_PASSES = 10  # products with a block, those that search for missed pairs included
-SPARE = 10  # columns of a block beyond the pairs, or half as many as the pairs if that is more
 PARTY_SHARE = 1 / 8  # share of WORK for landmarks whose number nobody gave: those of a party
 
 
@@ -46,7 +45,7 @@ def leading(
     """
     if not 1 <= k <= gram.n:
         raise InputError(f"{k} eigenpairs of a {gram.n} x {gram.n} matrix were asked for; ask for 1 to {gram.n}")
-    few = gram.distinct() if device is None else None
+    few = gram.distinct if device is None else None
     if few is not None and few[0].n >= k:
         of_few = leading(few[0], k, solver=solver, n_landmarks=n_landmarks, random_state=random_state, enough=enough)
         return repeated(of_few, few[1], gram.memory)
@@ -99,7 +98,7 @@ def choose(gram: Gram, k: int) -> tuple[str, str]:
     passing = STREAMED_PASSES * n**2 * (entry / 2 + 2.0 * width)
     where = f"auto: n = {gram.n} on {'a GPU' if gpu else 'the CPU'}"
     if building <= max(BUILDING * most, min(passing, most)):
-        needed, free = 3.0 * n**2 * itemsize(gram.reference), free_memory(gram.reference, gram.memory)
+        needed, free = 3.0 * n**2 * gram.reference.dtype.itemsize, free_memory(gram.reference, gram.memory)
         if needed < free:
             return "dense", f"{where}, small enough to build the matrix"
         return "streamed", f"{where}, but the matrix would take {needed / 1e9:.1f} of {free / 1e9:.1f} GB free"

@@ -77,7 +77,7 @@ class Rounded:
     @classmethod
     def from_arrays(cls, name: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> "Rounded":
         """Rebuild what `to_arrays` gave, if it is a matrix of finite numbers in one of the wire precisions."""
-        data = arrays[""]
+        data, scale = arrays[""], None
         kind = COMPACT if data.dtype == np.int32 else data.dtype.name
         if (
             data.ndim != 2
@@ -90,7 +90,19 @@ class Rounded:
         own = {"float16": {".scale"}, COMPACT: {".exponent"}}.get(kind, set())
         if set(arrays) != {"", *own}:
             raise InputError(f"{name} does not have the arrays of its kind, {kind}")
-        scale = _read_scale(name, data.shape[1], arrays)
+        if kind == COMPACT:
+            exponent = arrays[".exponent"]
+            if exponent.dtype != np.uint8 or exponent.shape != (2 * data.shape[1],):
+                raise InputError(f"the exponent of {name} does not have two bytes per column")
+            powers = exponent.view(EXPONENT)
+            if powers.min() < -EXPONENTS or powers.max() > EXPONENTS:  # the size of the least int16 is negative
+                raise InputError(f"the exponent of {name} exceeds {EXPONENTS} in size")
+            scale = np.ldexp(1.0, powers)
+        elif kind == "float16":
+            scale = arrays[".scale"]
+            one_each = scale.dtype == np.float64 and scale.shape == data.shape[1:]
+            if not (one_each and np.isfinite(scale).all() and (scale > 0).all()):
+                raise InputError(f"the scale of {name} is not one positive float64 per column")
         if scale is not None and not math.isfinite(float(scale.max()) * LARGEST):
             raise InputError(f"{name} has numbers times a scale that exceed float64")
         return cls(data, scale)
@@ -114,23 +126,6 @@ class Rounded:
         xp = namespace(self.data)
         values = xp.astype(self.data, getattr(xp, dtype))
         return values if self.scale is None else values * xp.astype(self.scale, values.dtype)[None, :]
-
-
-def _read_scale(name: str, columns: int, arrays: Mapping[str, np.ndarray[Any, Any]]) -> Array | None:
-    """Scale of each column, if there is one."""
-    scale, exponent = arrays.get(".scale"), arrays.get(".exponent")
-    if exponent is not None:
-        if exponent.dtype != np.uint8 or exponent.shape != (2 * columns,):
-            raise InputError(f"the exponent of {name} does not have two bytes per column")
-        powers = exponent.view(EXPONENT)
-        if powers.min() < -EXPONENTS or powers.max() > EXPONENTS:  # the size of the least int16 is negative
-            raise InputError(f"the exponent of {name} exceeds {EXPONENTS} in size")
-        return np.ldexp(1.0, powers)
-    if scale is not None and not (
-        scale.dtype == np.float64 and scale.shape == (columns,) and np.isfinite(scale).all() and (scale > 0).all()
-    ):
-        raise InputError(f"the scale of {name} is not one positive float64 per column")
-    return scale
 
 
 def round_to(
@@ -310,7 +305,7 @@ def rounding_norms(
 
     table = together([exact, decoded], both, 2 * rank)
     # With R = B - A: |A R' + R A' + R R'| <= 2 |A| |R|_F + |R|_F^2, and with |A|_F in the nuclear norm.
-    squares = to_numpy(added(lambda first, part: arrays.column_squares(part[:]), table)).astype(float)
+    squares = to_numpy(added(lambda first, part: arrays.row_squares(part[:].T), table)).astype(float)
     moved = float(squares[rank:].sum()) ** 0.5
     lengths = np.array([squares[:rank].max(), squares[:rank].sum()]) ** 0.5
     bounds = (2.0 * lengths + moved) * moved * (1.0 + 4.0 * growth(n) * unit(reference)) * size * size
@@ -365,4 +360,4 @@ def row_squares(A: Factor) -> Array:
 
 def column_squares(A: Factor) -> Array:
     """Squared length of each column."""
-    return added(lambda first, part: arrays.column_squares(part[:]), A)
+    return added(lambda first, part: arrays.row_squares(part[:].T), A)

@@ -6,7 +6,7 @@ Groups follow from the number of rows (on Dask, of each chunk) alone: neither jo
 
 import operator
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -21,7 +21,6 @@ import threadpoolctl
 from dkpca.errors import InputError
 from dkpca.linalg import on_dask
 from dkpca.linalg.arrays import (
-    SUBTRACTIONS,
     Array,
     MemoryLimit,
     device,
@@ -29,7 +28,6 @@ from dkpca.linalg.arrays import (
     free_memory,
     growth,
     is_dask_array,
-    itemsize,
     let_go,
     namespace,
     on_gpu,
@@ -114,7 +112,7 @@ def tile_bytes(reference: Array) -> int:
 def strips(n: int, width: int, reference: Array, tiles: int = 1) -> list[slice]:
     """Cut n rows so that strips of so many columns are of a size to work on, or of several such tiles."""
     size = tile_bytes(reference) * (1 if on_gpu(reference) else tiles)
-    return list(slices(n, max(1, size // (max(width, 1) * itemsize(reference)))))
+    return list(slices(n, max(1, size // (max(width, 1) * reference.dtype.itemsize))))
 
 
 # Tables and the engine
@@ -205,12 +203,8 @@ def added(work: Callable[..., Any], *tables: Any, reference: Array | None = None
     """Return the sum of what `work(start, *parts)` makes of groups of rows, added in their order."""
     if on_workers(*tables):
         chunk, arrays = _of_chunk(work, tables)
-        return on_dask.chunks_added(lambda *own: _sum(chunk(*own)), on_dask.chunks_of(arrays))
-    return _sum(over(work, *tables, reference=reference))
-
-
-def _sum(parts: Iterable[Any]) -> Any:
-    return reduce(operator.add, parts)
+        return on_dask.chunks_added(lambda *own: reduce(operator.add, chunk(*own)), on_dask.chunks_of(arrays))
+    return reduce(operator.add, over(work, *tables, reference=reference))
 
 
 def _of_chunk(
@@ -462,7 +456,7 @@ def triangle(A: Array) -> Array:
     if is_dask_array(A):
         return triangle(np.concatenate(list(over(lambda first, part: _triangle(part[:]), A))))
     # R of the stacked R's of strips is R of A, but for signs: |A x| = |R x| for every x.
-    height = max(TRIANGLE_SHARE * A.shape[1], tile_bytes(A) // (max(A.shape[1], 1) * itemsize(A)))
+    height = max(TRIANGLE_SHARE * A.shape[1], tile_bytes(A) // (max(A.shape[1], 1) * A.dtype.itemsize))
     parts = list(slices(A.shape[0], height))
     if len(parts) == 1:
         with one_blas_thread():  # its columns are too short to be shared: threads would only wait for each other
@@ -544,7 +538,7 @@ def multiplied(left: Sequence[Matrix], right: Sequence[Matrix]) -> Matrix:
 def by_strips(work: Callable[[slice], Array], X: Array, weights: Array) -> Array:
     """Stack what a function makes of strips of rows of X; a row costs it as many numbers as the weights have rows."""
     scratch = free_memory(X) // GPU_SHARE if on_gpu(X) else SCRATCH_BYTES
-    rows = max(1, scratch // (weights.shape[0] * itemsize(weights)))
+    rows = max(1, scratch // (weights.shape[0] * weights.dtype.itemsize))
     return namespace(X).concat([work(strip) for strip in slices(X.shape[0], rows)], axis=0)
 
 
@@ -594,8 +588,3 @@ def moved(X: Array, origin: Array, whose: str, memory: MemoryLimit | None = None
             "scale the column down"
         )
     return moved
-
-
-def standardizing_error(X: Array) -> float:
-    """Share of itself by which a standardized number may be off: its deviation is a root of a sum over all rows."""
-    return (growth(X.shape[0]) + SUBTRACTIONS) * unit(X)

@@ -7,21 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dkpca.errors import ConvergenceError
-from dkpca.linalg.arrays import Array, like, namespace, solver_error, to_numpy
+from dkpca.linalg.arrays import Array, like, namespace, on_gpu, solver_error, to_numpy
 from dkpca.linalg.dense import Dense
-from dkpca.linalg.eigenpairs import (
-    NEARBY,
-    Eigenpairs,
-    Nearby,
-    Probe,
-    Ritz,
-    beside,
-    from_all_rows,
-    orthonormal,
-    outside,
-    ritz,
-    signs_of,
-)
+from dkpca.linalg.eigenpairs import NEARBY, Eigenpairs, Nearby, Probe, from_all_rows, rounding_of, signs_of
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.landmark import LEAST_LANDMARKS, Landmark
 from dkpca.linalg.rows import cross, threads_of_our_own, times
@@ -31,14 +19,102 @@ MOST_LANDMARKS = 500  # for the start: more cost as much as a pass
 MIN_PASSES = 4  # the start may consist of eigenvectors that are not the leading ones; two or three miss some
 ROUGH = 1e-3  # share of an eigenvalue by which few digits can err
 WORTHWHILE = 0.1  # of the residual before, to which a correction in few digits must have brought it to be made again
-SPARE = 10  # directions carried beyond the pairs wanted: they decide how fast the last pair converges
+SPARE = 10  # directions carried beyond the pairs, or half as many as these: they decide how fast the last converges
 MANY = 6  # blocks: a basis of so many that has as many columns as the matrix takes more memory and time than it
 MOST_BLOCKS = 8  # blocks kept before the basis is cut back to its best part
 CORRECTING = 2  # passes to correct what was measured
 INDEPENDENT = 1e-4  # squared length that a direction must have outside of the others
+WELL_CONDITIONED = 1e-4  # smallest eigenvalue of the cross product of columns of length one
 MOST_COLUMNS = 8  # blocks as wide as the first one that the space and its corrections may come to
 Multiply = Callable[[Array], Array]  # a thin block by the matrix
 STEPS, COLUMNS, CONFIDENCE = 4, 16, 1.0 - 1e-6  # of the search for missed pairs
+
+
+# Rayleigh and Ritz: the best eigenpairs inside a subspace, and bases of such spaces.
+
+
+@dataclass(frozen=True)
+class Ritz:
+    """Best approximations to eigenpairs inside a subspace."""
+
+    values: Array  # (m,) descending
+    vectors: Array  # (n, m)
+    images: Array  # (n, m): the matrix times the vectors
+    floor: float = 0.0  # below which the matrix itself is rounding
+
+    def residuals(self) -> Array:
+        """What the pairs lack to be eigenpairs."""
+        return self.images - self.vectors * self.values[None, :]
+
+    def sizes(self) -> Array:
+        """Lengths of the residuals."""
+        xp = namespace(self.values)
+        return xp.sqrt(xp.sum(self.residuals() ** 2, axis=0))
+
+    def following(self, k: int) -> float:
+        """Largest eigenvalue that the pairs behind the first k may still turn out to be."""
+        xp = namespace(self.values)
+        rest = (self.values + self.sizes())[k:]
+        return max(0.0, float(xp.max(rest))) if rest.shape[0] else 0.0
+
+    def worst(self, k: int) -> float:
+        """Largest residual of the first k pairs, each relative to its own eigenvalue."""
+        xp = namespace(self.values)
+        floor, least = self.noise(), float(xp.finfo(self.values.dtype).smallest_normal)  # which keeps 0 / 0 out
+        sizes = xp.clip(self.sizes()[:k] - floor, 0.0, None)
+        return float(xp.max(sizes / xp.clip(self.values[:k], floor + least, None)))
+
+    def noise(self) -> float:
+        """An eigenvalue or a residual of this size is rounding."""
+        return max(rounding_of(self.vectors.shape[0], self.values), self.floor)
+
+
+def ritz(basis: Array, images: Array, floor: float = 0.0) -> Ritz:
+    """Pairs of the matrix whose products with an orthonormal basis are given."""
+    # H = Q'K Q for the basis Q; with H Y = Y Theta, the Ritz vectors are Q Y and their images K Q Y. On the host in
+    # float64: the float32 eigensolver of a GPU is off by a hundred units in the last place.
+    H = to_numpy(cross(basis, images)).astype(float)
+    values, Y = np.linalg.eigh((H + H.T) / 2)
+    Y = like(np.flip(Y, axis=1).copy(), basis)
+    return Ritz(like(np.flip(values).copy(), basis), times(basis, Y), times(images, Y), floor)
+
+
+def outside(basis: Array, block: Array) -> Array:
+    """Orthonormal columns outside a basis: the block's, and random ones in place of those that vanish there."""
+    # B - Q Q'B, then orthonormal columns: Gram and Schmidt for a whole block.
+    for _ in range(3):
+        block = orthonormal(block - times(basis, cross(basis, block)))
+    return block
+
+
+def orthonormal(block: Array) -> Array:
+    """Orthonormal basis of the columns; a column that is zero is replaced by a random one."""
+    xp = namespace(block)
+    # Unit columns first, so that none is lost beside a longer one; zero columns are filled with random numbers.
+    lengths = xp.sqrt(xp.sum(block * block, axis=0))
+    if not bool(xp.all(lengths > 0)):
+        filler = like(np.random.default_rng(block.shape[1]).standard_normal(tuple(block.shape)), block)
+        block = xp.where(lengths[None, :] > 0, block, filler)
+        lengths = xp.sqrt(xp.sum(block * block, axis=0))
+    block = block / lengths[None, :]
+    quick = _by_cross_product(block) if on_gpu(block) else None
+    return xp.linalg.qr(block)[0] if quick is None else quick
+
+
+def _by_cross_product(block: Array) -> Array | None:
+    """Orthonormal basis by B'B: QR of a tall block is slow on a GPU. None if digits would be lost."""
+    # B'B = Q diag(values) Q', so that B Q / sqrt(values) has orthonormal columns.
+    for _ in range(2):  # the second time takes out what the first rounded
+        values, Q = np.linalg.eigh(to_numpy(cross(block, block)))  # small: a GPU takes longer
+        if not values[0] > WELL_CONDITIONED:
+            return None
+        block = times(block, like(Q / np.sqrt(values)[None, :], block))
+    return block
+
+
+def beside(left: Array, right: Array) -> Array:
+    """Columns of both."""
+    return namespace(left, right).concat([left, right], axis=1)
 
 
 # Was an eigenvector missed? A random search of what the pairs found leave of the matrix.

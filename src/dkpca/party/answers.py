@@ -15,7 +15,7 @@ from dkpca.linalg.precision import Rounded
 from dkpca.party import alignment, summaries
 from dkpca.party import questions as q
 from dkpca.party.limits import ANYTHING, Limits
-from dkpca.party.state import PartyState, SumState
+from dkpca.party.state import PartyState, SumState, measured_for
 from dkpca.protection import keys, masks, quantities
 from dkpca.protection.quantities import Addends, Compared
 from dkpca.protection.rotation import Rotation
@@ -308,7 +308,7 @@ def _compared(party: Party, question: q.MaskedWanted) -> tuple[Compared, SumStat
         raise InputError(f"party {party.name!r}: masked sums take NumPy arrays; give one, or protect='none'")
     party.limits.check_samples(X.shape[0])
     party.limits.check_form("compact", "sums")
-    X, how, _ = summaries.measured_for(question.kernel, X, party.name, standardize=question.standardize)
+    X, how, _ = measured_for(question.kernel, X, party.name, standardize=question.standardize)
     positions = quantities.positions(question.what, party.run)
     state = SumState(
         party=party.name,

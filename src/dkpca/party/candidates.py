@@ -14,7 +14,7 @@ from dkpca import wire
 from dkpca.errors import InputError
 from dkpca.linalg import precision as precisions
 from dkpca.linalg.arrays import Array, dtype_name, growth, namespace, to_numpy, unit
-from dkpca.linalg.eigenpairs import Eigenpairs, rounding_of
+from dkpca.linalg.eigenpairs import Eigenpairs, numerical_rank
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.precision import COMPACT, Factor, Rounded, Tall, round_by, round_to, whole
 from dkpca.linalg.rows import on_workers
@@ -110,7 +110,7 @@ class Candidates:
         enough = min(self.most + 1, self.gram.n)
         values = self._seen(min(START, enough))
         cut = float(values[0]) * COARSEST * 2.0 ** (-number / RUNGS)
-        while values[-1] > cut and self._found(values) == len(values) < enough:
+        while values[-1] > cut and numerical_rank(self.gram.n, values) == len(values) < enough:
             values = self._seen(min(2 * len(values), enough))
         rank = int((values > cut).sum())
         if rank > self.most:
@@ -122,7 +122,7 @@ class Candidates:
         values = self._seen(min(rule.first_guess(self.gram.n), self.most))
         while True:
             rank = rule.choose(values, self.gram.n)
-            found = self._found(values)
+            found = numerical_rank(self.gram.n, values)
             enough = len(values) >= self.most < self.gram.n
             if rank is not None or enough or found < len(values):  # the rest is rounding, or more than is allowed
                 rank = max(1, min(found, self.most, found if rank is None else rank))
@@ -137,15 +137,11 @@ class Candidates:
             self.pairs = self.eigenpairs(k)
         return to_numpy(self.pairs.known())[: max(k, self.pairs.values.shape[0])]
 
-    def _found(self, values: Spectrum) -> int:
-        """Count the eigenvalues that are more than rounding."""
-        return int((values > rounding_of(self.gram.n, values)).sum())
-
     def _candidate(self, rank: int, cut: float) -> Candidate:
         if self.pairs is None or self.pairs.values.shape[0] < rank:
             self.pairs = self.eigenpairs(rank)
         # A = V sqrt(lambda) of the chosen rank, rounded as it travels, and what that leaves out of the trace.
-        pairs = self.pairs.head(max(1, min(rank, self.pairs.numerical_rank())))
+        pairs = self.pairs.head(max(1, min(rank, numerical_rank(self.gram.n, self.pairs.values))))
         if self.turn is None:  # V as it is; sqrt(lambda) is multiplied in where rows are looked at
             roots = namespace(pairs.values).sqrt(pairs.values)
             factor: Factor = Tall(Rounded(pairs.vectors), dtype_name(pairs.vectors), roots)

@@ -120,9 +120,7 @@ class Limits:
         asked = stated(rank)
         if asked is not None and asked > self.rank:
             _refuse(f"rank {asked} is more than rank = {self.rank}")
-        if self.recovery < 1:
-            rank = All((rank, Recovery(self.recovery, self.known_rows)))
-        return rank
+        return All((rank, Recovery(self.recovery, self.known_rows))) if self.recovery < 1 else rank
 
     def check_recovery(self, rank: int, found: float) -> None:
         """Refuse a message from which more could be recovered than allowed."""

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 from dkpca.errors import InputError
 from dkpca.kernels import Kernel
-from dkpca.linalg.arrays import Array, MemoryLimit
-from dkpca.linalg.rows import moved, standardized
+from dkpca.linalg.arrays import SUBTRACTIONS, Array, MemoryLimit, growth, namespace, unit
+from dkpca.linalg.rows import at_hand, column_means, column_scales, moved, standardized
 from dkpca.party.recovery import Measurement
 
 ANOTHER_VERSION = "private state that this version of dkpca cannot use; make it again"
@@ -106,6 +106,34 @@ class SumState(_Kept):
 
 
 State = PartyState | SumState
+
+
+def measured_for(
+    kernel: Kernel,
+    X: Array,
+    party: str,
+    memory: MemoryLimit | None = None,
+    *,
+    standardize: bool,
+    balance: float = 0.0,
+    prepared: bool = False,
+) -> tuple[Array, dict[str, Any], float]:
+    """Columns as the kernel takes them; what a state keeps, to measure new ones alike; the error of standardizing."""
+    shift, scale = column_scales(X) if standardize and kernel.columns_are == "quantities" else (None, None)
+    X = standardized(X, shift, scale)
+    kernel.check(X)
+    kernel = kernel.balanced(X, balance) if balance else kernel
+    prepared = prepared or shift is not None
+    origin = at_hand(kernel.origin(X))
+    if prepared and not bool(namespace(origin).any(origin != 0)):
+        origin = column_means(X)  # that of standardized columns is zero, but for the rounding of a far mean
+    X = moved(X, origin, f"party {party!r}", memory)
+    if prepared:
+        kernel.check(X)  # a kernel of counts has no use for what is left of a constant column
+    how = {"kernel": kernel, "origin": origin, "shift": shift, "scale": scale}
+    # Share of itself by which a standardized number may be off: its deviation is a root of a sum over all rows.
+    error = (growth(X.shape[0]) + SUBTRACTIONS) * unit(X) if prepared else 0.0
+    return X, how | {"dominant": kernel.dominant_column(X)}, error
 
 
 @dataclass(frozen=True)

@@ -18,24 +18,12 @@ from dkpca.linalg.arrays import device as device_of
 from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.leading import leading
 from dkpca.linalg.precision import COMPACT, DIGITS, Rounded, largest, round_by, round_to
-from dkpca.linalg.rows import (
-    Index,
-    at_hand,
-    away_from,
-    by_strips,
-    column_means,
-    column_scales,
-    moved,
-    pick,
-    standardized,
-    standardizing_error,
-    threads_of_our_own,
-)
+from dkpca.linalg.rows import Index, away_from, by_strips, column_scales, pick, standardized, threads_of_our_own
 from dkpca.messages import AuditRequest, AuditRows, Partials, Rows, Statistics, Summary, check_party_name
 from dkpca.party.candidates import Candidate, Candidates, choose_rank
 from dkpca.party.limits import ANYTHING, Limits
 from dkpca.party.questions import StatisticsWanted, SummaryWanted
-from dkpca.party.state import PartyState, State, SumState
+from dkpca.party.state import PartyState, State, SumState, measured_for
 from dkpca.protection.rotation import Rotation
 
 FLAT = 0.5  # of the largest effective rank there is, (trace K)^2 / |K|_F^2: beyond it a spectrum is flat
@@ -153,32 +141,6 @@ def _kept(X: Array, chosen: Candidate, blind: Rotation | None, kernel: Kernel, *
         offset=None if blind is None else extension.offset,
         **known,
     )
-
-
-def measured_for(
-    kernel: Kernel,
-    X: Array,
-    party: str,
-    memory: MemoryLimit | None = None,
-    *,
-    standardize: bool,
-    balance: float = 0.0,
-    prepared: bool = False,
-) -> tuple[Array, dict[str, Any], float]:
-    """Columns as the kernel takes them; what a state keeps, to measure new ones alike; the error of standardizing."""
-    shift, scale = column_scales(X) if standardize and kernel.columns_are == "quantities" else (None, None)
-    X = standardized(X, shift, scale)
-    kernel.check(X)
-    kernel = kernel.balanced(X, balance) if balance else kernel
-    prepared = prepared or shift is not None
-    origin = at_hand(kernel.origin(X))
-    if prepared and not bool(namespace(origin).any(origin != 0)):
-        origin = column_means(X)  # that of standardized columns is zero, but for the rounding of a far mean
-    X = moved(X, origin, f"party {party!r}", memory)
-    if prepared:
-        kernel.check(X)  # a kernel of counts has no use for what is left of a constant column
-    how = {"kernel": kernel, "origin": origin, "shift": shift, "scale": scale}
-    return X, how | {"dominant": kernel.dominant_column(X)}, standardizing_error(X) if prepared else 0.0
 
 
 def _check_spectrum(values: Array, left_out: float, gram: Gram) -> None:
