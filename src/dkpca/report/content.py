@@ -179,7 +179,6 @@ def assemble(
     table: Path | None,
     how: Reading,
     labels: Path | None,
-    label_columns: Sequence[str],
     how_labels: Reading,
     new: Sequence[Path],
     title: str | None,
@@ -188,8 +187,8 @@ def assemble(
     for file, reads in ((table, how), (labels, how_labels)):
         if file is not None and reads.id_column is None:
             raise InputError(f"{file}: name its id column with --id, or that of --labels with --label-id")
-    if label_columns and labels is None:
-        raise InputError(f"--label {label_columns[0]!r}: name the table that has this column with --labels")
+    if how_labels.columns and labels is None:
+        raise InputError(f"--label {how_labels.columns[0]!r}: name the table that has this column with --labels")
     source = read_source(path)
     run, notes = source.run, list[str]()
     if run is not None and not how.id_normalize:  # ids are made alike as for the fit
@@ -202,7 +201,7 @@ def assemble(
     placed = [read_new(each, source) for each in new]
     own, known = None, None
     if labels is not None:
-        known = read_labels(labels, how_labels, label_columns)
+        known = read_labels(labels, how_labels)
         notes += [f"columns of {labels.name}: {note}" for note in known.notes]
         notes += known.check_match(source.names, source.path)
     if table is not None:
