@@ -243,37 +243,36 @@ def matched(
         return PartyTables(dict(tables), None, None)
     first, *others = labels
     nameless = [name for name in tables if name not in labels]
-    if lacking is None or len({frozenset(own) for own in labels.values()}) == 1:
-        moved = [name for name in others if labels[name] != labels[first]]
-        for name in moved:
-            counts = [len(labels[first]), len(labels[name]), len({*labels[first]} & {*labels[name]})]
-            if len(set(counts)) > 1:
-                raise InputError(
-                    f"parties {first!r} and {name!r} have different samples: {counts[0]} and {counts[1]}, "
-                    f"{counts[2]} in common by their labels; use lacking='drop' or 'complete', give both the same "
-                    "kind of label, or pass arrays"
-                )
-        if moved and nameless:
-            raise InputError(
-                f"the rows of {moved} are not in the order of those of {first!r}, and {nameless} have no labels to "
-                "match by; give them with sample_ids"
-            )
-        notes = [f"party {n!r}: its rows were put into the order of party {first!r}, by their labels" for n in moved]
-        return PartyTables(_reordered(tables, labels, labels[first], matrices), labels[first], labels[first], notes)
-    if nameless:
-        raise InputError(f"parties have different samples, and {nameless} have no labels; give them with sample_ids")
-    union: Labels = list(dict.fromkeys(chain.from_iterable(labels.values())))
-    if lacking != "drop":
+    moved = [name for name in others if labels[name] != labels[first]]
+    strangers = [name for name in moved if set(labels[name]) != set(labels[first])]
+    if strangers and lacking is None:
+        own = labels[strangers[0]]
+        raise InputError(
+            f"parties {first!r} and {strangers[0]!r} have different samples: {len(labels[first])} and {len(own)}, "
+            f"{len({*labels[first]} & {*own})} in common by their labels; use lacking='drop' or 'complete', give "
+            "both the same kind of label, or pass arrays"
+        )
+    if moved and nameless:
+        order = f"the rows of {moved} are not in the order of those of {first!r}"
+        what = "parties have different samples" if strangers else order
+        raise InputError(f"{what}, and {nameless} have no labels to match by; give them with sample_ids")
+    if strangers and lacking != "drop":
+        union: Labels = list(dict.fromkeys(chain.from_iterable(labels.values())))
         position = dict(zip(union, range(len(union)), strict=True))
         places = {name: list(map(position.__getitem__, own)) for name, own in labels.items()}
         return PartyTables(dict(tables), union, labels[first], places=places)
-    held = ", ".join(f"{name} has {len(own):,}" for name, own in labels.items())
-    common = set(union).intersection(*map(set, labels.values()))
-    if not common:
-        raise InputError(f"no sample is common to all parties ({held}); check that all use the same kind of label")
-    kept = [label for label in labels[first] if label in common]
-    note = f"using the {counted(len(kept), 'sample')} that all tables have ({held})"
-    return PartyTables(_reordered(tables, labels, kept, matrices), kept, labels[first], [note])
+    kept = labels[first]
+    notes = [f"party {n!r}: its rows were put into the order of party {first!r}, by their labels" for n in moved]
+    if strangers:
+        held = ", ".join(f"{name} has {len(own):,}" for name, own in labels.items())
+        common = set(kept).intersection(*labels.values())
+        if not common:
+            raise InputError(
+                f"no sample is common to all parties ({held}); check that all use the same kind of label"
+            )
+        kept = [label for label in kept if label in common]
+        notes = [f"using the {counted(len(kept), 'sample')} that all tables have ({held})"]
+    return PartyTables(_reordered(tables, labels, kept, matrices), kept, labels[first], notes)
 
 
 def _reordered(
