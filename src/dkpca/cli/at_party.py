@@ -132,7 +132,7 @@ def summarize(
     holding = replace(with_standardize(table, asked), memory=memory)
     at_work(f"{holding.party}: eigenpairs of its kernel matrix")
     asked_for = summary_question(fit, {holding.party: chosen}, holding.party, 0)
-    summary, kept = holdings.summarize(holding, asked_for, out, state=state, device=compute.device)
+    summary, kept = holdings.summarize(holding, asked_for, out, state, compute.device)
     prepared = preparation_of(kept)
     notes = [*prepared.notes, *about_columns(replace(kept, columns=prepared.names))]
     within, verdict = may_send(kept.recovery)
