@@ -13,7 +13,6 @@ from dkpca.errors import InputError
 from dkpca.exchange.holdings import Holding
 from dkpca.settings import Fit, from_values
 from dkpca.store import party_file
-from dkpca.store.party_file import PartyFile
 from dkpca.tables.reading import TEXT_COLUMNS, Reading, explained
 from dkpca.tables.scverse import MUDATA, modalities
 
@@ -52,7 +51,7 @@ OPTIONS: Mapping[str, Any] = {
 
 def at_hand(path: Path, party: str | None, id_column: str | None, **given: Any) -> Holding:
     """Put together what the options and party.toml say."""
-    file = party_file.read(path) if path.suffix == ".toml" else PartyFile(None, path, Reading())
+    file = party_file.read(path)
     if not file.table.name:
         raise InputError(f"{file.table}: is a directory, not a table; give a file")
     how = reading(file.reading, given)
