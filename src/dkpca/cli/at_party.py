@@ -181,7 +181,7 @@ def inspect(
             f"{path}: PRIVATE state of party {kept.party!r}. It contains the party's data: never send it."
         ]
     else:
-        message = files.receive(path, *wire.KINDS.values()).message
+        message = files.receive(path).message
         facts = {"send": True} | asdict(describe(message))
         lines, beside = _described(path, facts), path.with_suffix(".state")
         kept = files.read_state(beside) if isinstance(message, Summary) and beside.exists() else None

@@ -11,7 +11,6 @@ from dkpca.cli import options as o
 from dkpca.cli.options import GivenSettings
 from dkpca.errors import InputError
 from dkpca.exchange.holdings import Holding
-from dkpca.settings import Fit, from_values
 from dkpca.store import party_file
 from dkpca.tables.reading import TEXT_COLUMNS, Reading, explained
 from dkpca.tables.scverse import MUDATA, modalities
@@ -105,7 +104,5 @@ def holdings_of(sources: Sequence[str], ids: Sequence[str] | None, asked: GivenS
 
 def with_standardize(holding: Holding, asked: GivenSettings) -> Holding:
     """Return the table, standardized as the command says, where it says so."""
-    if "standardize" not in asked.given:
-        return holding
-    whether = from_values(Fit, {"standardize": asked.given["standardize"]}, what="").standardize
-    return replace(holding, reading=replace(holding.reading, standardize=whether))
+    said = {"standardize": asked.given.get("standardize")}
+    return replace(holding, reading=reading(holding.reading, said))

@@ -72,8 +72,7 @@ def place(
         raise InputError(f"the fit took out {run.settings['covariates'] or 'no covariates'}; do so for new samples")
     runs.check(run.path / NEW)
     kept = {party: load_state(run.path / "private" / f"{party}.state") for party in tables}
-    readings = {party: how.reading_of_new(how.reading.id_column) for party, (_, how) in kept.items()}
-    holdings = [Holding(party, path, readings[party]) for party, path in tables.items()]
+    holdings = [Holding(party, path, kept[party][1].reading_of_new) for party, path in tables.items()]
     given, names, notes = matched_samples(holdings, lacking)
     rows = []
     for holding in given.tables.values():

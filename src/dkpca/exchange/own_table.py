@@ -63,7 +63,7 @@ class OwnTable:
 
     def new_rows(self, path: Path) -> "OwnTable":
         """Read a table of new samples as this one was read."""
-        table = read(path, self.preparation.reading_of_new(self.preparation.reading.id_column))
+        table = read(path, self.preparation.reading_of_new)
         whole = OwnTable(self.preparation.apply(table), table.ids, table.keys, self.preparation)
         return whole.without(list(self.covariates))
 

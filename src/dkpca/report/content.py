@@ -69,9 +69,7 @@ def read_source(path: Path) -> Source:
         raise InputError(f"{path}: holds new samples; draw them with their run: dkpca report RUN --new {path}")
     if isinstance(settings, dict) and "plan" in settings:
         return replace(_scores_in(path), settings=settings)
-    run = runs.load(path)
-    numbered = run.settings["sample_names"] == runs.ROW_NUMBERS
-    return replace(source_of(run), digest=run.settings["sample_digest"], numbered=numbered)
+    return source_of(runs.load(path))
 
 
 def source_of(run: Run) -> Source:
@@ -80,8 +78,9 @@ def source_of(run: Run) -> Source:
     if run.model.lacking is not None:
         for rows in run.model.lacking.rows.values():
             completed[rows] = True
-    told = run.model.certificate.to_dict()
-    return Source(run.path, run.sample_names, _matrix(run.model.scores), None, run, told, completed=completed)
+    told, digest = run.model.certificate.to_dict(), run.settings["sample_digest"]
+    more: dict[str, Any] = {"numbered": run.settings["sample_names"] == runs.ROW_NUMBERS, "completed": completed}
+    return Source(run.path, run.sample_names, _matrix(run.model.scores), digest, run, told, **more)
 
 
 def read_new(path: Path, fitted: Source) -> Source:
