@@ -211,7 +211,7 @@ def one_table(X: Any, *, least: int) -> Any:
 
 def cut(X: Any, parties: Any) -> dict[str, Any]:
     """Cut one table into the columns of each party; neighbors as a slice, which copies nothing."""
-    table, cuts = X.iloc if hasattr(X, "iloc") else X, dict[str, Any]()
+    table, cuts = getattr(X, "iloc", X), dict[str, Any]()
     for name, columns in column_groups(parties, X.shape[1], getattr(X, "columns", None)).items():
         first, after = columns[0], columns[0] + len(columns)
         cuts[name] = table[:, slice(first, after) if columns == list(range(first, after)) else columns]
@@ -282,13 +282,9 @@ def _reordered(
     placed = dict(tables)
     for name in [name for name, own in labels.items() if own != wanted]:
         row = {label: number for number, label in enumerate(labels[name])}
-        rows, table, matrix = [row[label] for label in wanted], tables[name], name in matrices
-        if hasattr(table, "iloc"):
-            placed[name] = table.iloc[rows, rows] if matrix else table.iloc[rows]
-        elif hasattr(table, "shape"):
-            placed[name] = table[rows][:, rows] if matrix else table[rows]
-        else:
-            placed[name] = table.take(rows)  # of a file
+        rows, table = [row[label] for label in wanted], tables[name]
+        part = getattr(table, "iloc", table)[rows] if hasattr(table, "shape") else table.take(rows)  # of a file
+        placed[name] = getattr(part, "iloc", part)[:, rows] if name in matrices else part
     return placed
 
 
@@ -445,7 +441,7 @@ class Tables(Mapping[str, Any]):
             return self._tables[key]
         rows = key[0] if isinstance(key, tuple) else key  # scikit-learn says [rows, ...]
         rows = rows if isinstance(rows, slice) else np.atleast_1d(np.asarray(rows))
-        return Tables({n: own.iloc[rows] if hasattr(own, "iloc") else own[rows] for n, own in self._tables.items()})
+        return Tables({name: getattr(own, "iloc", own)[rows] for name, own in self._tables.items()})
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tables)
