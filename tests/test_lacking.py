@@ -265,7 +265,7 @@ def test_what_cannot_be_is_refused_with_the_reason(tables, whole):
     few = {"bank": whole["bank"].iloc[:45], "clinic": whole["clinic"].iloc[40:]}
     with pytest.raises(InputError, match="party 'bank' shares 5 of its 45 samples with other parties"):
         estimator(lacking="complete").fit(few)
-    with pytest.raises(InputError, match=r"\['shop'\] have no labels; give them with sample_ids"):
+    with pytest.raises(InputError, match=r"\['shop'\] have no labels to match by; give them with sample_ids"):
         estimator(lacking="complete").fit(tables | {"shop": tables["shop"].to_numpy()})
     model = estimator(lacking="complete").fit(tables)
     with pytest.raises(InputError, match="run_audit needs the true rows, but some parties lack rows"):

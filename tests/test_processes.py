@@ -12,7 +12,7 @@ import pytest
 
 from dkpca.errors import InputError, StorageError
 from dkpca.exchange import one_machine
-from dkpca.exchange.holdings import Holding, PreparedTable
+from dkpca.exchange.holdings import Holding
 from dkpca.settings import Compute, Fit
 from dkpca.tables.reading import Reading
 from testkit.endless import Endless
@@ -60,7 +60,7 @@ def test_a_worker_in_another_folder_reads_a_relative_path_and_errors_name_it_as_
     monkeypatch.chdir(tmp_path)
     np.save("good.npy", np.arange(6.0).reshape(3, 2))
     np.save("flat.npy", np.ones((6, 2)))
-    good, flat, none = (PreparedTable(Holding("bank", Path(f"{n}.npy"), Reading())) for n in ("good", "flat", "none"))
+    good, flat, none = (Holding("bank", Path(f"{n}.npy"), Reading()) for n in ("good", "flat", "none"))
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir("elsewhere")
     assert good("quantities").shape == (3, 2)

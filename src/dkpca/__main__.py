@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 
-EXTRA = ("typer", "rich", "polars")
+from dkpca.errors import InputError, needed_from
 
 
 def main() -> None:
@@ -13,14 +13,11 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):  # a terminal of few letters shows '?' for the others
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
-        from dkpca.cli import run
-
-        code: int | str = run()
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in EXTRA:
-            raise
-        code = f"dkpca: the command line needs {error.name}; install it with: pip install 'dkpca[cli]'"
-    sys.exit(code)
+        with needed_from("cli", "the command line"):
+            from dkpca.cli import run
+    except InputError as error:
+        sys.exit(f"dkpca: {error}")
+    sys.exit(run())
 
 
 def _leave(*_: object) -> None:

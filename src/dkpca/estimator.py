@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -30,7 +30,7 @@ from dkpca.party.disclosure import LedgerEntry
 from dkpca.party.state import Shield, State
 from dkpca.party.summaries import about_columns
 from dkpca.rank import RankRule
-from dkpca.settings import COUNT, PARTIES, Compute, Fit, check_value
+from dkpca.settings import COUNT, PARTIES, Compute, Fit, check_value, values_of
 from dkpca.tables import inputs, scverse
 from dkpca.tables.inputs import PartyTables, as_precise_as
 
@@ -558,8 +558,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     def _settings(self) -> tuple[Fit, Compute]:
         """What to compute and where, checked."""
         check_value("parties", self.parties, PARTIES)
-        fit = Fit(**{each.name: getattr(self, each.name) for each in fields(Fit)})
-        compute = Compute(**{each.name: getattr(self, each.name) for each in fields(Compute)})
+        fit, compute = Fit(**values_of(Fit, vars(self))), Compute(**values_of(Compute, vars(self)))
         compute.check_with(fit)
         return fit, compute
 

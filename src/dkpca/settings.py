@@ -281,6 +281,11 @@ def check_value(name: str, value: Any, check: Allowed) -> Any:
     return value
 
 
+def values_of(record: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the given values that are fields of a record."""
+    return {each.name: given[each.name] for each in fields(record) if each.name in given}
+
+
 def check_fields(record: Any) -> None:
     """Check each field, and convert its value to a plain copy: a dict, a tuple or a Python number."""
     for each in fields(record):

@@ -219,14 +219,14 @@ def test_labels_of_every_kind_become_colors(tmp_path):
         }
     )
     table.write_parquet(tmp_path / "labels.parquet")
-    found = read_labels(tmp_path / "labels.parquet", Reading("id"), [])
+    found = read_labels(tmp_path / "labels.parquet", Reading("id"))
     columns = {column.name: column for column in found.columns(["s1", "s0", "unknown", "s2"])}
     text = columns["text"]
     assert [text.categories[code] for code in text.codes] == ["b", "a", NONE, NONE]
     assert columns["few"].categories == ("1", "2", "3", NONE)
     assert columns["whole"].categories == ("-10", "2", NONE)
     assert [columns["yes"].categories[code] for code in columns["yes"].codes] == ["False", "True", NONE, "True"]
-    many = read_labels(tmp_path / "labels.parquet", Reading("id"), ["number"]).columns([f"s{i}" for i in range(41)])[
+    many = read_labels(tmp_path / "labels.parquet", Reading("id", ("number",))).columns([f"s{i}" for i in range(41)])[
         0
     ]
     np.testing.assert_array_equal(many.numbers, [*range(40), np.nan])
@@ -330,9 +330,7 @@ def test_a_german_table_with_ids_in_other_letters_is_matched_as_agreed(party):
     told = party.ok(*asked, "--table", "eigene.toml", "--json").json
     assert told["label_columns"] == ["diagnose", "größe"]
     assert sum("semicolon" in note for note in told["notes"]) == 1
-    labels = read_labels(party.path / "eigene.csv", Reading("person", id_normalize=("strip", "case")), []).columns(
-        PEOPLE
-    )
+    labels = read_labels(party.path / "eigene.csv", Reading("person", id_normalize=("strip", "case"))).columns(PEOPLE)
     assert [labels[0].categories[code] for code in labels[0].codes[:2]] == ["gesund", "krank"]
     np.testing.assert_allclose(labels[1].numbers, 1 + np.arange(60) / 100)
 

@@ -202,10 +202,10 @@ def test_new_rows_are_read_as_the_training_rows_were_written(tmp_path):
     new = written(tmp_path, "Fall;a\n1;1,234\n", name="new.csv")
     with pytest.raises(InputError, match="could be a decimal mark or a thousands"):
         loaded(new)
-    assert read(new, learned.reading_of_new("Fall")).frame["a"].to_list() == [1.234]
+    assert read(new, learned.reading_of_new).frame["a"].to_list() == [1.234]
     other = written(tmp_path, "Fall;a\n1;1.5\n2;0.25\n", name="other.csv")
     with pytest.raises(InputError, match="has text '1.5' in row 1; .* or --decimal and --thousands"):
-        learned.apply(read(other, learned.reading_of_new("Fall")))
+        learned.apply(read(other, learned.reading_of_new))
 
 
 def test_true_and_false_are_numbers_and_other_words_are_not(tmp_path):

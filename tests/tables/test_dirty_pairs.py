@@ -20,7 +20,7 @@ def used(sheets, ways):
     holdings = [Holding(s.path.stem, s.path, Reading("id", id_normalize=ways)) for s in sheets]
     try:
         given, _, notes = one_machine.matched_samples(holdings, None)
-        tables = [table.holding.load() for table in given.tables.values()]
+        tables = [table.load() for table in given.tables.values()]
     except InputError as refusal:
         return [], [], [str(refusal)]
     return [table.ids for table in tables], [table.frame.select("x", "y") for table in tables], notes

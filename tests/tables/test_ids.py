@@ -95,7 +95,7 @@ def two_tables(tmp_path, first, second, **reading):
 
 
 def loaded_ids(given):
-    return [table.holding.load().ids for table in given.tables.values()]
+    return [table.load().ids for table in given.tables.values()]
 
 
 def test_numbers_beside_a_word_match_all_the_same(tmp_path):
@@ -114,7 +114,7 @@ def test_ids_match_as_was_agreed(tmp_path):
     given, names, _ = one_machine.matched_samples(two_tables(tmp_path, first, second, id_normalize=ways), None)
     assert names == first
     assert loaded_ids(given) == [first, ["P1", "p2", unicodedata.normalize("NFD", "Jürgen"), "p4", "p5"]]
-    assert all(table.holding.load().keys == given.ids for table in given.tables.values())
+    assert all(table.load().keys == given.ids for table in given.tables.values())
 
 
 def test_leading_zeros_that_a_spreadsheet_dropped_can_be_ignored(tmp_path):

@@ -18,8 +18,7 @@ from dkpca.cli.table_options import describes_table, reads_table, with_standardi
 from dkpca.errors import InputError
 from dkpca.exchange import holdings
 from dkpca.exchange.holdings import Holding
-from dkpca.exchange.protocols import summary_question
-from dkpca.exchange.steps import kernel_of
+from dkpca.exchange.steps import own_question
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.messages import Summary
 from dkpca.party.disclosure import describe, share_sent
@@ -127,12 +126,11 @@ def summarize(
     for file in (out, state):
         storage.check_writable(file, *storage.DKPCA_FILE)
     fit, compute = asked.fit([table.party]), asked.compute
-    chosen = kernel_of(fit if "gamma" in asked.given else replace(fit, gamma=None))
     memory = MemoryLimit.of(compute.max_memory, out.parent)
     holding = replace(with_standardize(table, asked), memory=memory)
+    question = own_question(fit if "gamma" in asked.given else replace(fit, gamma=None), holding.party)
     at_work(f"{holding.party}: eigenpairs of its kernel matrix")
-    asked_for = summary_question(fit, {holding.party: chosen}, holding.party, 0)
-    summary, kept = holdings.summarize(holding, asked_for, out, state=state, device=compute.device)
+    summary, kept = holdings.summarize(holding, question, out, state, compute.device)
     prepared = preparation_of(kept)
     notes = [*prepared.notes, *about_columns(replace(kept, columns=prepared.names))]
     within, verdict = may_send(kept.recovery)
@@ -183,7 +181,7 @@ def inspect(
             f"{path}: PRIVATE state of party {kept.party!r}. It contains the party's data: never send it."
         ]
     else:
-        message = files.receive(path, *wire.KINDS.values()).message
+        message = files.receive(path).message
         facts = {"send": True} | asdict(describe(message))
         lines, beside = _described(path, facts), path.with_suffix(".state")
         kept = files.read_state(beside) if isinstance(message, Summary) and beside.exists() else None

@@ -16,7 +16,7 @@ from dkpca.errors import InputError
 from dkpca.linalg import arrays
 from dkpca.messages import check_party_name
 from dkpca.rank import RankRule
-from dkpca.settings import Compute, Fit, from_values
+from dkpca.settings import Compute, Fit, from_values, values_of
 from dkpca.store import storage
 
 MODEL = "The model"
@@ -43,7 +43,7 @@ class GivenSettings:
 
     def fit(self, parties: Sequence[str], **more: Any) -> Fit:
         """Settings of a fit of these parties."""
-        values = self._of(Fit) | more
+        values = values_of(Fit, self.given) | more
         for name in set(BY_PARTY) & set(values):
             values[name] = _setting(name, values[name], parties)
         rank = values.pop("rank", "auto")
@@ -53,10 +53,7 @@ class GivenSettings:
     @property
     def compute(self) -> Compute:
         """Where to compute."""
-        return from_values(Compute, self._of(Compute), what="")
-
-    def _of(self, record: type[Any]) -> dict[str, Any]:
-        return {each.name: self.given[each.name] for each in fields(record) if each.name in self.given}
+        return from_values(Compute, values_of(Compute, self.given), what="")
 
 
 def takes_settings(

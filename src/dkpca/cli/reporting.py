@@ -46,16 +46,9 @@ def report(
     target = out or (path / "report.html" if path.is_dir() else path.with_suffix(".html"))
     storage.check_writable(target, "a page", b"<!doctype html>")
     at_work("drawing")
-    content = assemble(
-        path,
-        labels=labels,
-        label_columns=o.column_names(label),
-        table=None if own is None else own.path,
-        how=known,
-        how_labels=Reading(label_id or known.id_column, id_normalize=known.id_normalize),
-        new=new or (),
-        title=title,
-    )
+    about = Reading(label_id or known.id_column, columns=o.column_names(label), id_normalize=known.id_normalize)
+    own_table = None if own is None else own.path
+    content = assemble(path, table=own_table, how=known, labels=labels, how_labels=about, new=new or (), title=title)
     page = render(content, points=POINTS).encode()
     storage.write(target, page, private=True)
     columns = [] if content.labels is None else content.labels.frame.columns

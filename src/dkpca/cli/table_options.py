@@ -11,9 +11,7 @@ from dkpca.cli import options as o
 from dkpca.cli.options import GivenSettings
 from dkpca.errors import InputError
 from dkpca.exchange.holdings import Holding
-from dkpca.settings import Fit, from_values
 from dkpca.store import party_file
-from dkpca.store.party_file import PartyFile
 from dkpca.tables.reading import TEXT_COLUMNS, Reading, explained
 from dkpca.tables.scverse import MUDATA, modalities
 
@@ -52,7 +50,7 @@ OPTIONS: Mapping[str, Any] = {
 
 def at_hand(path: Path, party: str | None, id_column: str | None, **given: Any) -> Holding:
     """Put together what the options and party.toml say."""
-    file = party_file.read(path) if path.suffix == ".toml" else PartyFile(None, path, Reading())
+    file = party_file.read(path)
     if not file.table.name:
         raise InputError(f"{file.table}: is a directory, not a table; give a file")
     how = reading(file.reading, given)
@@ -106,7 +104,5 @@ def holdings_of(sources: Sequence[str], ids: Sequence[str] | None, asked: GivenS
 
 def with_standardize(holding: Holding, asked: GivenSettings) -> Holding:
     """Return the table, standardized as the command says, where it says so."""
-    if "standardize" not in asked.given:
-        return holding
-    whether = from_values(Fit, {"standardize": asked.given["standardize"]}, what="").standardize
-    return replace(holding, reading=replace(holding.reading, standardize=whether))
+    said = {"standardize": asked.given.get("standardize")}
+    return replace(holding, reading=reading(holding.reading, said))

@@ -24,52 +24,48 @@ from dkpca.tables.reading import Reading, Table, read, read_ids
 from dkpca.wire import codec
 
 
-@dataclass(frozen=True)
+@dataclass
 class Holding:
-    """A party's own table, as its options and its party.toml describe it, and which of its rows take part."""
+    """A party's own table, as its options and its party.toml describe it, and which of its rows take part.
+
+    Who calls it, as a worker does, gets its numbers; the last three fields then say how it became these.
+    """
 
     party: str
     path: Path
     reading: Reading
     rows: Sequence[int] | None = None  # that take part, in this order; None: all, as they stand
     memory: MemoryLimit | None = None  # that its numbers may take
+    folder: Path = field(default_factory=Path.cwd)  # that a relative path starts from
+    preparation: dict[str, Any] = field(default_factory=dict)
+    standardized: bool = False  # whether the numbers were standardized
+    keys: list[str] | None = None  # what its samples are matched by
 
     def load(self) -> Table:
         """Return the rows that take part."""
-        table = replace(read(self.path, self.reading), memory=self.memory)
+        there = self.folder / self.path
+        with naming(self.path, opened=there):
+            table = replace(read(there, self.reading), source=str(self.path), memory=self.memory)
         return table if self.rows is None else table.take(self.rows)
 
     def ids(self) -> list[str]:
         """Ids of all rows, without loading the rest of the table."""
         return read_ids(self.path, self.reading)
 
-
-@dataclass
-class PreparedTable:
-    """A holding as numbers, opened by the worker that calls it; `preparation` then says how it became numbers."""
-
-    holding: Holding
-    preparation: dict[str, Any] = field(default_factory=dict)
-    standardized: bool = False  # whether the numbers were standardized
-    keys: list[str] | None = None  # what its samples are matched by
-    folder: Path = field(default_factory=Path.cwd)  # that a relative path starts from
+    def take(self, rows: Sequence[int]) -> "Holding":
+        """Return the table of these rows, by number."""
+        return replace(self, rows=rows)
 
     def __call__(self, columns_are: str) -> Any:
         """Read and prepare the table for a kernel that takes its columns so."""
         if multiprocessing.parent_process() is not None:  # in a worker
             _end_with_the_command()
-        there = self.folder / self.holding.path
-        with naming(self.holding.path, opened=there):
-            table = replace(self.holding, path=there).load()
-            numbers, preparation = numbers_for(table, self.holding.reading, columns_are)
-            self.keys = table.keys
-            self.preparation = codec.described(preparation)
-            self.standardized = preparation.reading.standardize and columns_are == "quantities"
-            return numbers
-
-    def take(self, rows: Sequence[int]) -> "PreparedTable":
-        """Return the table of these rows, by number."""
-        return PreparedTable(replace(self.holding, rows=rows))
+        with naming(self.path):
+            table = self.load()
+            numbers, preparation = numbers_for(table, self.reading, columns_are)
+        self.keys, self.preparation = table.keys, codec.described(preparation)
+        self.standardized = preparation.reading.standardize and columns_are == "quantities"
+        return numbers
 
 
 @cache
@@ -86,24 +82,22 @@ def _end_with_the_command() -> None:
 
 
 def summarize(
-    holding: Holding, asked: SummaryWanted, out: Path, *, state: Path | None = None, device: str | None = None
+    holding: Holding, asked: SummaryWanted, out: Path, state: Path, device: str | None = None
 ) -> tuple[Summary, PartyState]:
-    """Return and write the one numerical message, attacked first; keep the private state if wanted."""
-    table = PreparedTable(holding)
+    """Return and write the one numerical message, attacked first, and the private state."""
     with naming(holding.path):
         summary, kept = party.summarize(
-            table(asked.kernel.columns_are),  # first; nobody else holds the numbers, which may fill the memory
+            holding(asked.kernel.columns_are),  # first; nobody else holds the numbers, which may fill the memory
             asked,
             party=holding.party,
-            prepared=table.standardized,
-            sample_ids=table.keys,
+            prepared=holding.standardized,
+            sample_ids=holding.keys,
             known_rows=KNOWN_ROWS,
             device=device,
             memory=holding.memory,
         )
-    kept = replace(kept, preparation=table.preparation)
-    if state is not None:
-        storage.write(state, encode_state(kept), private=True)
+    kept = replace(kept, preparation=holding.preparation)
+    storage.write(state, encode_state(kept), private=True)
     storage.write(out, lambda file: file.writelines(wire.pieces(summary)))
     return summary, kept
 

@@ -10,7 +10,7 @@ from joblib import effective_n_jobs
 from dkpca import messages, party, wire
 from dkpca.errors import InputError
 from dkpca.exchange import in_process
-from dkpca.exchange.holdings import Holding, PreparedTable, load_state
+from dkpca.exchange.holdings import Holding, load_state
 from dkpca.fusion import scoring
 from dkpca.fusion.covariates import Covariates
 from dkpca.fusion.scoring import Placed
@@ -72,11 +72,10 @@ def place(
         raise InputError(f"the fit took out {run.settings['covariates'] or 'no covariates'}; do so for new samples")
     runs.check(run.path / NEW)
     kept = {party: load_state(run.path / "private" / f"{party}.state") for party in tables}
-    readings = {party: how.reading_of_new(how.reading.id_column) for party, (_, how) in kept.items()}
-    holdings = [Holding(party, path, readings[party]) for party, path in tables.items()]
+    holdings = [Holding(party, path, kept[party][1].reading_of_new) for party, path in tables.items()]
     given, names, notes = matched_samples(holdings, lacking)
     rows = []
-    for holding in (table.holding for table in given.tables.values()):
+    for holding in given.tables.values():
         state, preparation = kept[holding.party]
         with naming(holding.path):
             table = holding.load()
@@ -111,7 +110,7 @@ def matched_samples(
     holdings: Sequence[Holding], lacking: str | None
 ) -> tuple[inputs.PartyTables, list[str] | None, list[str]]:
     """Match samples as the library does, by the tables' ids; return them, the ids as written, and notes in words."""
-    tables = {holding.party: PreparedTable(holding) for holding in holdings}
+    tables = {holding.party: holding for holding in holdings}
     nameless = [holding.party for holding in holdings if holding.reading.id_column is None]
     if len(nameless) == len(holdings):
         return inputs.matched(tables), None, []

@@ -21,7 +21,7 @@ from dkpca.tables.checkup import examine
 from dkpca.tables.formats import embedding_files
 from dkpca.tables.ids import WAYS, in_words, made_alike
 from dkpca.tables.preparation import Preparation, numbers_for
-from dkpca.tables.reading import Matrix, Reading, read
+from dkpca.tables.reading import Matrix, read
 from dkpca.wire import codec
 from dkpca.wording import as_toml, some
 
@@ -63,7 +63,7 @@ class OwnTable:
 
     def new_rows(self, path: Path) -> "OwnTable":
         """Read a table of new samples as this one was read."""
-        table = read(path, self.preparation.reading_of_new(self.preparation.reading.id_column))
+        table = read(path, self.preparation.reading_of_new)
         whole = OwnTable(self.preparation.apply(table), table.ids, table.keys, self.preparation)
         return whole.without(list(self.covariates))
 
@@ -77,11 +77,8 @@ class OwnTable:
 
 def describe(folder: Path, table: Path, id_column: str | None, name: str, *, by_ids: bool) -> None:
     """Write party.toml for a table, or for the one that another party.toml describes; one that is there stays."""
-    path, how, source = folder / PARTY_FILE, Reading(), table
-    if table.suffix == ".toml":
-        given = party_file.read(table)
-        table, how = given.table, given.reading
-    how = replace(how, id_column=id_column or how.id_column)
+    path, source, given = folder / PARTY_FILE, table, party_file.read(table)
+    table, how = given.table, replace(given.reading, id_column=id_column or given.reading.id_column)
     if path.exists():
         before = party_file.read(path)
         if before.table.resolve() != table.resolve():

@@ -15,9 +15,10 @@ from dkpca.linalg.leading import Solver
 from dkpca.messages import Message, Partials, Rows, Summary, check_party_name
 from dkpca.party import ANYTHING
 from dkpca.party.limits import Limits
+from dkpca.party.questions import SummaryWanted
 from dkpca.party.state import PartyState
 from dkpca.rank import RankRule
-from dkpca.settings import FLAG, Allowed, Compute, Fit, check_value, choice
+from dkpca.settings import FLAG, Allowed, Compute, Fit, check_value, choice, values_of
 from dkpca.tables import inputs
 
 MessageT = TypeVar("MessageT")
@@ -85,19 +86,13 @@ def summarize(
     >>> summary.party, summary.n_samples, summary.rank
     ('bank', 2, 2)
     """
+    asked = locals()
     _check("summarize", sample_ids=sample_ids, limits=limits)
-    rules: Any = tuple(rank) if isinstance(rank, list) else rank
-    fit = Fit(
-        n_components=n_components, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, law=law, rank=rules,
-        precision=precision, standardize=standardize, center=center, solver=solver, projection=projection,
-        random_state=random_state,
-    )  # fmt: skip
-    compute, chosen = Compute(device=device, max_memory=max_memory), kernel_of(fit)
-    given = inputs.for_fit({check_party_name(party): X}, fit, None)
-    table = given.tables[party]
-    here: Any = {"device": compute.device, "memory": MemoryLimit.of(compute.max_memory)}
-    question = summary_question(fit, {party: chosen}, party, 0)
-    summary, state = core.summarize(table, question, party=party, sample_ids=sample_ids, limits=limits, **here)
+    fit, compute = Fit(**values_of(Fit, asked)), Compute(**values_of(Compute, asked))
+    question = own_question(fit, check_party_name(party))
+    given = inputs.for_fit({party: X}, fit, None)
+    here: Any = {"device": compute.device, "memory": MemoryLimit.of(compute.max_memory), "limits": limits}
+    summary, state = core.summarize(given.tables[party], question, party=party, sample_ids=sample_ids, **here)
     return summary, replace(state, columns=given.columns[party])
 
 
@@ -140,27 +135,24 @@ def fuse(
     >>> dkpca.fuse(sent, n_components=3, roster=["bank", "shop"]).scores.shape
     (5, 3)
     """
+    asked = locals()
     _check("fuse", dtype=dtype, roster=roster)
-    fit = Fit(
-        n_components=n_components, center=center, solver=solver, n_landmarks=n_landmarks, random_state=random_state,
-        law=law, weights=dict(weights) if isinstance(weights, Mapping) else weights,
-    )  # fmt: skip
-    compute, received = Compute(device=device, max_memory=max_memory), _of_kind("fuse", summaries, Summary)
-    memory = MemoryLimit.of(compute.max_memory)
+    fit, compute = Fit(**values_of(Fit, asked)), Compute(**values_of(Compute, asked))
+    memory, received = MemoryLimit.of(compute.max_memory), _of_kind("fuse", summaries, Summary)
     return fused_by(fit, received, roster=roster, dtype=dtype, device=compute.device, memory=memory)
 
 
-def kernel_of(fit: Fit) -> Kernel:
-    """Kernel of one party that does not know the others: a width is a number that all agreed on."""
-    if not isinstance(fit.kernel, str):
-        if isinstance(fit.kernel, Kernel):
-            return fit.kernel
+def own_question(fit: Fit, party: str) -> SummaryWanted:
+    """Question to one party that does not know the others: a width is a number that all agreed on."""
+    kernel, gamma = fit.kernel, fit.gamma
+    if isinstance(kernel, dict):
         raise InputError("one party has one kernel; give its name, or a kernel of dkpca.kernels")
-    cls = family(fit.kernel)
-    if isinstance(fit.gamma, str | dict) or (cls.has_width and cls.default_gamma is None and fit.gamma is None):
-        raise InputError(f"the {fit.kernel} kernel needs gamma (--gamma), a number on which all parties have agreed")
-    (kernel,) = kernels_of(["party"], fit, {"party": fit.gamma}).values()
-    return kernel
+    if isinstance(kernel, str):
+        cls = family(kernel)
+        if isinstance(gamma, str | dict) or (cls.has_width and cls.default_gamma is None and gamma is None):
+            raise InputError(f"the {kernel} kernel needs gamma (--gamma), a number on which all parties have agreed")
+        kernel = kernels_of([party], fit, {party: gamma})[party]
+    return summary_question(fit, {party: kernel}, party, 0)
 
 
 def extend(

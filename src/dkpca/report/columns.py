@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +61,12 @@ class LabelTable(Table):
         return [_column(values) for values in self.values(names).iter_columns()]
 
 
-def read_labels(path: Path, how: Reading, wanted: Sequence[str]) -> LabelTable:
+def read_labels(path: Path, how: Reading) -> LabelTable:
     """Read the columns named, in that order; without a name all, if they are few."""
-    table = reading.read(path, replace(how, columns=tuple(wanted)))
+    table = reading.read(path, how)
     frame, notes = table.frame, list(table.notes)
-    if wanted:
-        frame = frame.select(name for name in wanted if name in frame.columns)
+    if how.columns:
+        frame = frame.select(name for name in how.columns if name in frame.columns)
     elif frame.width > MOST_COLUMNS:
         raise InputError(f"{path}: has {frame.width} columns, too many for one page; name some with --label")
     else:

@@ -69,9 +69,7 @@ def read_source(path: Path) -> Source:
         raise InputError(f"{path}: holds new samples; draw them with their run: dkpca report RUN --new {path}")
     if isinstance(settings, dict) and "plan" in settings:
         return replace(_scores_in(path), settings=settings)
-    run = runs.load(path)
-    numbered = run.settings["sample_names"] == runs.ROW_NUMBERS
-    return replace(source_of(run), digest=run.settings["sample_digest"], numbered=numbered)
+    return source_of(runs.load(path))
 
 
 def source_of(run: Run) -> Source:
@@ -80,8 +78,9 @@ def source_of(run: Run) -> Source:
     if run.model.lacking is not None:
         for rows in run.model.lacking.rows.values():
             completed[rows] = True
-    told = run.model.certificate.to_dict()
-    return Source(run.path, run.sample_names, _matrix(run.model.scores), None, run, told, completed=completed)
+    told, digest = run.model.certificate.to_dict(), run.settings["sample_digest"]
+    more: dict[str, Any] = {"numbered": run.settings["sample_names"] == runs.ROW_NUMBERS, "completed": completed}
+    return Source(run.path, run.sample_names, _matrix(run.model.scores), digest, run, told, **more)
 
 
 def read_new(path: Path, fitted: Source) -> Source:
@@ -179,7 +178,6 @@ def assemble(
     table: Path | None,
     how: Reading,
     labels: Path | None,
-    label_columns: Sequence[str],
     how_labels: Reading,
     new: Sequence[Path],
     title: str | None,
@@ -188,8 +186,8 @@ def assemble(
     for file, reads in ((table, how), (labels, how_labels)):
         if file is not None and reads.id_column is None:
             raise InputError(f"{file}: name its id column with --id, or that of --labels with --label-id")
-    if label_columns and labels is None:
-        raise InputError(f"--label {label_columns[0]!r}: name the table that has this column with --labels")
+    if how_labels.columns and labels is None:
+        raise InputError(f"--label {how_labels.columns[0]!r}: name the table that has this column with --labels")
     source = read_source(path)
     run, notes = source.run, list[str]()
     if run is not None and not how.id_normalize:  # ids are made alike as for the fit
@@ -202,7 +200,7 @@ def assemble(
     placed = [read_new(each, source) for each in new]
     own, known = None, None
     if labels is not None:
-        known = read_labels(labels, how_labels, label_columns)
+        known = read_labels(labels, how_labels)
         notes += [f"columns of {labels.name}: {note}" for note in known.notes]
         notes += known.check_match(source.names, source.path)
     if table is not None:

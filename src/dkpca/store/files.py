@@ -55,19 +55,19 @@ class Received:
     message: Any
 
 
-def receive(path: Path, *kinds: type[Any]) -> Received:
-    """Read a message of one of the kinds wanted, keeping its bytes."""
+def receive(path: Path, kind: type[Message] = Message) -> Received:
+    """Read a message, of the kind that is wanted, keeping its bytes."""
     data = storage.mapped(path)
     with naming(path):
-        return Received(path, [data], _message(data, *kinds))
+        return Received(path, [data], _message(data, kind))
 
 
-def _message(data: Buffer, *kinds: type[Any]) -> Any:
-    """Return the message in these bytes, if it is of a kind that is wanted."""
+def _message(data: Buffer, kind: type[Message]) -> Any:
+    """Return the message in these bytes, if it is of the kind that is wanted."""
     message = wire.decode(data)
-    if not isinstance(message, kinds):
-        wanted = " or ".join(cls.__name__.lower() for cls in kinds)
-        raise WireError(f"holds a message of kind {wire.kind_of(message)}, not {wanted}; give the right file")
+    if not isinstance(message, kind):
+        found, wanted = wire.kind_of(message), kind.__name__.lower()
+        raise WireError(f"holds a message of kind {found}, not {wanted}; give the right file")
     return message
 
 

@@ -43,7 +43,9 @@ class PartyFile:
 
 
 def read(path: Path) -> PartyFile:
-    """Read party.toml; every key has to be one this library uses."""
+    """Read party.toml, of which every key has to be one this library uses; any other file is a table itself."""
+    if path.suffix != ".toml":
+        return PartyFile(None, path, Reading())
     values = storage.read_toml(path, "see 'Tables' in the documentation")
     reading = reading_of(values, path)
     if not values.get("table"):

@@ -16,14 +16,13 @@ import zipfile
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import polars as pl
 
-from dkpca.errors import InputError
+from dkpca.errors import InputError, needed_from
 from dkpca.linalg.arrays import free_memory
 from dkpca.tables import inputs, scverse, text_files
 from dkpca.tables.text_files import TITLES, Dialect, Opened, check_names
@@ -107,9 +106,8 @@ def _annotated(path: Path) -> Opened:
 
 def _workbook(path: Path, asked: Dialect, id_column: str | None) -> Opened:
     """Open one sheet; cells of text in it may be numbers as people write them."""
-    if find_spec("fastexcel") is None:
-        raise InputError(f"{path}: install fastexcel: pip install 'dkpca[excel]'; or save it as CSV")
-    import fastexcel
+    with needed_from("excel", f"{path}: unless it is saved as CSV, it"):
+        import fastexcel
 
     _try_workbook(path)
     book = fastexcel.read_excel(path)

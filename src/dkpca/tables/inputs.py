@@ -211,7 +211,7 @@ def one_table(X: Any, *, least: int) -> Any:
 
 def cut(X: Any, parties: Any) -> dict[str, Any]:
     """Cut one table into the columns of each party; neighbors as a slice, which copies nothing."""
-    table, cuts = X.iloc if hasattr(X, "iloc") else X, dict[str, Any]()
+    table, cuts = getattr(X, "iloc", X), dict[str, Any]()
     for name, columns in column_groups(parties, X.shape[1], getattr(X, "columns", None)).items():
         first, after = columns[0], columns[0] + len(columns)
         cuts[name] = table[:, slice(first, after) if columns == list(range(first, after)) else columns]
@@ -243,37 +243,36 @@ def matched(
         return PartyTables(dict(tables), None, None)
     first, *others = labels
     nameless = [name for name in tables if name not in labels]
-    if lacking is None or len({frozenset(own) for own in labels.values()}) == 1:
-        moved = [name for name in others if labels[name] != labels[first]]
-        for name in moved:
-            counts = [len(labels[first]), len(labels[name]), len({*labels[first]} & {*labels[name]})]
-            if len(set(counts)) > 1:
-                raise InputError(
-                    f"parties {first!r} and {name!r} have different samples: {counts[0]} and {counts[1]}, "
-                    f"{counts[2]} in common by their labels; use lacking='drop' or 'complete', give both the same "
-                    "kind of label, or pass arrays"
-                )
-        if moved and nameless:
-            raise InputError(
-                f"the rows of {moved} are not in the order of those of {first!r}, and {nameless} have no labels to "
-                "match by; give them with sample_ids"
-            )
-        notes = [f"party {n!r}: its rows were put into the order of party {first!r}, by their labels" for n in moved]
-        return PartyTables(_reordered(tables, labels, labels[first], matrices), labels[first], labels[first], notes)
-    if nameless:
-        raise InputError(f"parties have different samples, and {nameless} have no labels; give them with sample_ids")
-    union: Labels = list(dict.fromkeys(chain.from_iterable(labels.values())))
-    if lacking != "drop":
+    moved = [name for name in others if labels[name] != labels[first]]
+    strangers = [name for name in moved if set(labels[name]) != set(labels[first])]
+    if strangers and lacking is None:
+        own = labels[strangers[0]]
+        raise InputError(
+            f"parties {first!r} and {strangers[0]!r} have different samples: {len(labels[first])} and {len(own)}, "
+            f"{len({*labels[first]} & {*own})} in common by their labels; use lacking='drop' or 'complete', give "
+            "both the same kind of label, or pass arrays"
+        )
+    if moved and nameless:
+        order = f"the rows of {moved} are not in the order of those of {first!r}"
+        what = "parties have different samples" if strangers else order
+        raise InputError(f"{what}, and {nameless} have no labels to match by; give them with sample_ids")
+    if strangers and lacking != "drop":
+        union: Labels = list(dict.fromkeys(chain.from_iterable(labels.values())))
         position = dict(zip(union, range(len(union)), strict=True))
         places = {name: list(map(position.__getitem__, own)) for name, own in labels.items()}
         return PartyTables(dict(tables), union, labels[first], places=places)
-    held = ", ".join(f"{name} has {len(own):,}" for name, own in labels.items())
-    common = set(union).intersection(*map(set, labels.values()))
-    if not common:
-        raise InputError(f"no sample is common to all parties ({held}); check that all use the same kind of label")
-    kept = [label for label in labels[first] if label in common]
-    note = f"using the {counted(len(kept), 'sample')} that all tables have ({held})"
-    return PartyTables(_reordered(tables, labels, kept, matrices), kept, labels[first], [note])
+    kept = labels[first]
+    notes = [f"party {n!r}: its rows were put into the order of party {first!r}, by their labels" for n in moved]
+    if strangers:
+        held = ", ".join(f"{name} has {len(own):,}" for name, own in labels.items())
+        common = set(kept).intersection(*labels.values())
+        if not common:
+            raise InputError(
+                f"no sample is common to all parties ({held}); check that all use the same kind of label"
+            )
+        kept = [label for label in kept if label in common]
+        notes = [f"using the {counted(len(kept), 'sample')} that all tables have ({held})"]
+    return PartyTables(_reordered(tables, labels, kept, matrices), kept, labels[first], notes)
 
 
 def _reordered(
@@ -283,13 +282,9 @@ def _reordered(
     placed = dict(tables)
     for name in [name for name, own in labels.items() if own != wanted]:
         row = {label: number for number, label in enumerate(labels[name])}
-        rows, table, matrix = [row[label] for label in wanted], tables[name], name in matrices
-        if hasattr(table, "iloc"):
-            placed[name] = table.iloc[rows, rows] if matrix else table.iloc[rows]
-        elif hasattr(table, "shape"):
-            placed[name] = table[rows][:, rows] if matrix else table[rows]
-        else:
-            placed[name] = table.take(rows)  # of a file
+        rows, table = [row[label] for label in wanted], tables[name]
+        part = getattr(table, "iloc", table)[rows] if hasattr(table, "shape") else table.take(rows)  # of a file
+        placed[name] = getattr(part, "iloc", part)[:, rows] if name in matrices else part
     return placed
 
 
@@ -446,7 +441,7 @@ class Tables(Mapping[str, Any]):
             return self._tables[key]
         rows = key[0] if isinstance(key, tuple) else key  # scikit-learn says [rows, ...]
         rows = rows if isinstance(rows, slice) else np.atleast_1d(np.asarray(rows))
-        return Tables({n: own.iloc[rows] if hasattr(own, "iloc") else own[rows] for n, own in self._tables.items()})
+        return Tables({name: getattr(own, "iloc", own)[rows] for name, own in self._tables.items()})
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tables)

@@ -46,11 +46,12 @@ class Preparation:
     columns: tuple[Column, ...]
     notes: tuple[str, ...]  # what was dropped, filled or expanded, in words
 
-    def reading_of_new(self, id_column: str | None) -> Reading:
+    @property
+    def reading_of_new(self) -> Reading:
         """How to read a table of new rows: as the training rows were written, and only the columns used."""
         sources, asked = tuple(dict.fromkeys(column.source for column in self.columns)), self.reading.dialect
         dialect = replace(asked, decimal=asked.decimal or self.reading.likely.decimal)
-        return replace(self.reading, id_column=id_column, columns=sources, exclude=(), text_of=(), dialect=dialect)
+        return replace(self.reading, columns=sources, exclude=(), text_of=(), dialect=dialect)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -248,7 +249,8 @@ def preparation_of(state: State) -> Preparation:
 def new_rows(state: State, table: Any) -> Any:
     """Numbers of new rows in a DataFrame or array, as the party's state says; labels of rows stay."""
     preparation = preparation_of(state)
-    X = preparation.apply(from_frame(table, preparation.reading_of_new(None), name=f"party {state.party!r}"))
+    how = replace(preparation.reading_of_new, id_column=None)
+    X = preparation.apply(from_frame(table, how, name=f"party {state.party!r}"))
     return type(table)(X, index=table.index) if hasattr(table, "iloc") else X
 
 

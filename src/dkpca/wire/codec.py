@@ -165,8 +165,6 @@ def _one_of(name: str, hints: tuple[Any, ...], value: Any) -> Any:
     """A value of the first type that takes it; types that do not travel take nothing."""
     refusals = []
     for hint in hints:
-        if get_origin(hint) is Callable:
-            continue
         try:
             return _value(name, hint, value)
         except InputError as error:
