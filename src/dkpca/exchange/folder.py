@@ -53,6 +53,11 @@ class Folder:
         """Its place on this machine's disks; None: it is elsewhere."""
         return Path(self._root) if "file" in self._kinds else None
 
+    @property
+    def place(self) -> str:
+        """Its URL in one spelling; of a local folder its path without links."""
+        return self.url.rstrip("/") if self.local is None else os.path.realpath(self.local)
+
     def read(self, name: str, at_most: int) -> bytes | None:
         """Return all bytes of a small file; None while there is none."""
         with self.opened(name) as found:

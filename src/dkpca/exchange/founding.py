@@ -95,7 +95,7 @@ def join(folder: Folder, memory: Memory, here: Study, name: str, columns: int) -
         kept.keep_once("plan.toml", here.raw_plan, "the plan")
     kept.keep_once("member.toml", raw, "what this member says of itself")
     kept.keep_once("number", str(here.number).encode(), "the number of the plan")
-    kept.replace("folder", os.fsencode(folder.url))
+    kept.replace("folder", os.fsencode(folder.place))
     kept.keep_once("name", name.encode(), "this member's name")  # the last one: from now on it has joined
     write_own(folder, kept)
 
@@ -128,13 +128,21 @@ def _check_there(folder: Folder) -> None:
 
 def _joined(memory: Memory, folder: Folder) -> list[StudyMemory]:
     """Plans that this member has joined in a folder, as DIR says, in their order."""
-    here = [each for each in memory.studies() if each.member and each.kept("folder") == os.fsencode(folder.url)]
+    here = [each for each in memory.studies() if each.member and each.kept("folder") == os.fsencode(folder.place)]
     return sorted(here, key=attrgetter("number"))
 
 
 def _runs(kept: StudyMemory) -> bool:
     """Whether this member has signed a plan and not closed it: one at a time in a folder."""
     return kept.kept("signature") is not None and kept.kept("closed") is None
+
+
+def _is_of_another(found: Membership) -> bool:
+    """Whether the folder shows another plan under the number of this one, as where it took the name of another."""
+    with contextlib.suppress(WaitingError, InputError, ProtectionError):
+        shown = plan_in(found.folder)
+        return shown.number == found.memory.number and shown.plan.id != found.memory.path.name
+    return False
 
 
 def check_free(folder: Folder, memory: Memory, plan: Plan) -> None:
@@ -151,12 +159,12 @@ def seat(folder: Folder, memory: Memory) -> Membership:
     kept = next(filter(_runs, here), None)
     if kept is None:
         kept = here[-1] if here else None
-        with contextlib.suppress(WaitingError, InputError, ProtectionError):
+        with contextlib.suppress(WaitingError, InputError, ProtectionError, StorageError):
             shown = memory.study(plan_in(folder).plan.id)  # joined under another name, perhaps
             kept = shown if shown.member else kept
     if kept is None:
         raise InputError(f"{memory.path}: has not joined the study in {folder.url}; run 'dkpca study join' first")
-    kept.replace("folder", os.fsencode(folder.url))
+    kept.replace("folder", os.fsencode(folder.place))
     return Membership(kept.member, folder, kept)
 
 
@@ -164,7 +172,10 @@ def seat_to_work(folder: Folder, memory: Memory) -> Membership:
     """Return this member's place, with its own files in the folder also where the folder has lost them."""
     found = seat(folder, memory)
     _check_there(folder)
-    listed = found.listed(found.name)
+    listed, number = found.listed(found.name), found.memory.number
+    if Study(number, b"").member_file not in listed and _is_of_another(found):
+        where = "pass the folder of the study that this member has joined, or join this one"
+        raise InputError(f"{folder.url}: has another study as its plan {number}; {where}")
     write_own(folder, found.memory, listed)
     known = {each.kept("signature") for each in memory.studies()}
     for file in filter(SIGNATURE.fullmatch, listed):
@@ -178,11 +189,13 @@ def close(folder: Folder, memory: Memory, *, give_up: bool = False) -> str:
     """Delete the keys of all plans that this member has joined in a folder; say what became of the last one."""
     with memory.locked():
         found = seat(folder, memory)
-        number, told = found.memory.number, ""
-        if not give_up and found.signed is None and _is_shown(found):
-            raise InputError(f"plan {number} is still to be signed; pass --give-up if this member will not sign it")
-        if _is_wanted(found):
-            told = _leave(found, give_up=give_up)
+        number, told, waiting = found.memory.number, "", _waiting(found)
+        if waiting and not give_up:
+            raise InputError(f"plan {number} {waiting}")
+        if waiting and found.signed is None:
+            told = "; the others are not told, since it was not signed here: tell them"
+        elif waiting:
+            told = _leave(found)
         written: Files | None = None  # a folder that cannot be read may hold numbers of this member
         with contextlib.suppress(StorageError):
             written = found.listing(found.name)
@@ -191,11 +204,8 @@ def close(folder: Folder, memory: Memory, *, give_up: bool = False) -> str:
     return f"Plan {number} closed: its keys are deleted{told}."
 
 
-def _leave(found: Membership, *, give_up: bool) -> str:
+def _leave(found: Membership) -> str:
     """Tell the others that this member leaves a running plan; if they cannot be told, return why."""
-    if not give_up:
-        how = "finish it with 'dkpca study run', or pass --give-up, which tells them"
-        raise InputError(f"plan {found.memory.number} is running, and the others wait for this member; {how}")
     where = f"{found.name}/{found.own.member_file}"
     try:
         if found.folder.read(where, plans.MOST_MEMBER) != found.memory.kept("member.toml"):
@@ -207,32 +217,49 @@ def _leave(found: Membership, *, give_up: bool) -> str:
         return f"; the others could not be told that you left ({error})"
 
 
-def _is_wanted(found: Membership) -> bool:
-    """Whether the others wait, or will, for this member: for the result, or that of a batch that began."""
+def _waiting(found: Membership) -> str:
+    """What would be lost if this member closed its plan now, and what to do first; empty if nothing would."""
     here, kept, listed = found.signed, found.memory, dict[str, Files]()
-    if here is None or here.plan.is_over or kept.kept("closed") is not None:
-        return False
+    if kept.kept("closed") is not None:
+        return ""
+    if here is None:
+        how = "pass --give-up if this member will not sign it"
+        return f"is still to be signed; {how}" * _is_shown(found)
+    with contextlib.suppress(StorageError):
+        listed = {name: found.listed(name) for name in here.plan.members}
+    center = listed.get(here.plan.center, ())
+    if kept.kept("done") is None and members.named(here.number, "result") in center:
+        return "has a result that this member has not fetched; do so with 'dkpca study run', or pass --give-up"
     try:
         with contextlib.suppress(ProtectionError, StorageError):  # then DIR says it alone
             found.check_refusals()
     except RefusedError:
-        return False
-    with contextlib.suppress(StorageError):
-        listed = {name: found.listed(name) for name in here.plan.members}
-    ends = {members.named(here.number, "result")} if kept.kept("done") is None else set()
+        return ""
+    begun = kept.kept("done") is None
     for number in range(1, here.plan.batches + 1):  # all parties are needed for one that began
         start = members.named(here.number, f"batch-{number}.")
-        if any(file.startswith(start) for files in listed.values() for file in files):
-            ends.add(f"{start}result")
-    return not ends <= set(listed.get(here.plan.center, ()))
+        starts = any(file.startswith(start) for files in listed.values() for file in files)
+        begun = begun or (starts and f"{start}result" not in center)
+    how = "finish it with 'dkpca study run', or pass --give-up, which tells them"
+    return f"is running, and the others wait for this member; {how}" * (begun and not here.plan.is_over)
 
 
 def _is_shown(found: Membership) -> bool:
-    """Whether the folder shows this plan as the last one, before it is over, and it is not closed here."""
+    """Whether the folder shows this plan as the last one, before it is over."""
     with contextlib.suppress(WaitingError, InputError, ProtectionError, StorageError):
         plan = plan_in(found.folder).plan
-        return plan.id == found.memory.path.name and not plan.is_over and found.memory.kept("closed") is None
+        return plan.id == found.memory.path.name and not plan.is_over
     return False
+
+
+def later_plan(found: Membership) -> list[str]:
+    """Note that the center has written another plan since the one that this member has signed."""
+    with contextlib.suppress(WaitingError, InputError, ProtectionError, StorageError):
+        here = plan_in(found.folder)
+        if here.number > found.memory.number:
+            how = "to join it, run 'dkpca study close --give-up' first"
+            return [f"{here.plan.center} has written {here.file} since you signed; {how}"]
+    return []
 
 
 def shown(seat: Membership) -> Study:

@@ -106,7 +106,10 @@ class Membership:
         kept, waiting = self.memory.kept("agreement.json"), []
         signatures = {} if kept is None else memories.unpacked(kept)[1]
         for name in study.plan.members if not signatures else ():
-            raw = self.folder.read(f"{name}/signature-{study.number}", plans.MOST_SIGNATURE)
+            where = f"{name}/signature-{study.number}"
+            # Its own is that of DIR: the folder may show one that an older copy of DIR made, for other numbers.
+            own = self.memory.kept("signature") if name == self.name else None
+            raw = own or self.folder.read(where, plans.MOST_SIGNATURE)
             try:
                 plans.check_signature(raw or b"", name, study)
             except sealed.NotWholeError:

@@ -36,7 +36,8 @@ class Memory:
     def locked(self, *, new: bool = False) -> Iterator[None]:
         """Hold the folder for one process; the system lets go of it when the process ends, however it ends."""
         if new:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with storage.explained(self.path):
+                self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         elif not (self.path / "identity.key").exists():
             how = "pass the one you joined with as --as (its new place, if it was moved), or run 'dkpca study join'"
             raise InputError(f"{self.path}: is not a member's own folder; {how}")
@@ -48,7 +49,7 @@ class Memory:
             held.isolation_level = None
             try:
                 held.execute("BEGIN EXCLUSIVE")  # of all locks in the standard library the one on every system
-            except sqlite3.OperationalError as error:
+            except sqlite3.Error as error:
                 if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
                     raise InputError(f"{self.path}: another command is running here; wait, or stop it") from error
                 raise StorageError(f"{self.path}: cannot be locked ({error}); nothing was sent") from error
@@ -108,9 +109,10 @@ class StudyMemory:
         """Keys of this study; they are made at first use and gone after `close`."""
         if (self.path / "closed").exists():
             what = f"plan {self.number}: this study is closed here, and its keys were deleted"
-            raise InputError(f"{what}; ask the center for another plan ('dkpca study create'), and join that")
-        (self.path / "sent").mkdir(parents=True, exist_ok=True)
-        (self.path / "opened").mkdir(exist_ok=True)
+            raise InputError(f"{what}; join the next plan, or ask the center for another plan ('dkpca study create')")
+        for name in ("sent", "opened"):
+            with storage.explained(self.path / name):
+                (self.path / name).mkdir(parents=True, exist_ok=True)
         return Secrets(
             self.memory.secret(self.memory.path / "identity.key"), self.memory.secret(self.path / "seed.key")
         )

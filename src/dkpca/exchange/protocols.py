@@ -517,7 +517,10 @@ def _widths(names: Sequence[str], settings: Fit, terms: Terms, shape: Agreed) ->
     statistics: Mapping[str, Statistics] = yield Ask("statistics", questions)
 
     def told() -> Widths:
-        for each in statistics.values() if terms.places is None else ():
+        for name, each in statistics.items() if terms.places is None else ():
+            if shape is not None and each.n_samples != shape.n_samples:
+                told = f"its mean is that of {each.n_samples:,} samples, not {shape.n_samples:,}"
+                raise FusionError(f"party {name!r}: {told}")
             _check_components(settings, each.n_samples)
         return _one_for_alike(settings, {name: statistics[name].mean_squared_distance for name in of}, terms, of)
 

@@ -406,7 +406,7 @@ class PartySide:
                 self.party.raised[question.batch, question.hop] = message
             if isinstance(message, Seed):
                 if message.to != self.member.name:
-                    raise ProtectionError(f"{name}: its seeds are not for {self.member.name}")
+                    self.member.refuse(ask.step, "fusion", f"{name}: its seeds are not for {self.member.name}")
                 self.party.received[question.batch, name] = message  # type: ignore[attr-defined]
         return found | ({self.member.name: self._made(ask.step, question)} if ask.readers == "all" else {})
 
@@ -500,7 +500,7 @@ def batches_in(
 ) -> tuple[dict[str, OwnTable], list[str]]:
     """Tables of new samples by their batch: 1.csv, 2.csv and so on, without a gap; and a note on the other files."""
     found: dict[str, OwnTable] = {}
-    others = sorted(path for path in folder.glob("[!.]*") if path.is_file())
+    others = sorted(folder.glob("[!.]*"))
     for number in range(1, most + 1):
         files = [path for path in others if path.name.startswith(f"{number}.")]
         if not files:

@@ -62,6 +62,7 @@ SUMMED_OTHERWISE = (
 UNMEASURED = "something that cannot be measured"  # and counts as recovered
 SHOWN_COLUMNS = 8  # or more, if more are above the limit
 LITTLE = 0.2  # of the variance
+LEAST = 1e-300  # kernel value that tells a distance
 MOST_ROWS, FEWEST_ROWS = 3000, 200  # of all parties together in a rehearsal, and of each
 MANY_NUMBERS, MOST_NUMBERS = 2**25, 2**27  # of a rehearsal: beyond, it has fewer rows; or is not made
 INDEPENDENT, ALIKE, COPIES = "independent columns", "own rows, shuffled", "own rows"  # in the place of the others'
@@ -292,10 +293,8 @@ class Case:
 
     def difference_tells(self, about: Mapping[str, Any]) -> bool:
         """Whether what differs between this study and another of these samples comes out of both: any number may."""
-        if about["protect"] == self.plan.protect == "blind" or not self.shares(about):  # two rotations hide it
-            return False
-        columns = sorted([*self.table.columns, *self.in_the_clear])
-        return sorted(about["columns"]) != columns or _renewed(about, _named(self.table))
+        columns = sorted([*self.table.columns, *self.in_the_clear])  # two rotations hide a factor, and no result
+        return self.shares(about) and (sorted(about["columns"]) != columns or _renewed(about, _named(self.table)))
 
     def summed_otherwise(self, table: OwnTable) -> int:
         """Count the studies of some of these samples that together with this one tell one party's part of them."""
@@ -310,7 +309,7 @@ class Case:
                 differs = not (now <= then if about["protect"] == "none" else then <= now)
             else:
                 differs = then != now or sorted(about["columns"]) != own
-                differs = differs or (modes == {"sums"} and _renewed(about, _named(table)))
+                differs = differs or ("sums" in modes and _renewed(about, _named(table)))
             found += differs and self.shares(about, table)
         return found
 
@@ -523,8 +522,9 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
         yield _summary(case, own["summary"], heard["summary"][0][name], is_known=is_known)
     if "audit" in own:
         true = np.asarray(own["audit"].rows.decode())
-        what = f"{len(true)} true rows for an audit"
+        what, distances = f"{len(true)} true rows for an audit", own["summary"].kernel.undone(true, LEAST)
         yield Leaving(what, center, 8 * len(true) * T, _plain(true.T, table))
+        yield Leaving("the distances that these rows tell", center, 0, _plain(distances.T, table))
     # In the open and under masked sums the result is made of what the center has anyway; a blind center has less.
     count, hidden = model.n_components, plan.protect == "blind"
     scores = np.asarray(to_numpy(model.scores))
@@ -627,9 +627,9 @@ def _sums(case: Case, model: FusedModel, tables: Mapping[str, Matrix]) -> Iterat
     what, kernel = "inner products" if added.lengths else "distances", joined.kernel
     if case.fit.standardize and kernel.columns_are == "quantities":
         tables = {each: standardized(Z, *column_scales(Z[:n_rows])) for each, Z in tables.items()}
-    if (
-        n_features < n_samples
-    ):  # others' columns on a grid are found in the sums, as the own ones are: they hide nothing
+    yield from _of_the_rest(case, model, tables)
+    if n_features < n_samples:
+        # Others' columns on a grid are found in the sums, as the own ones are: they hide nothing.
         tables = {each: Z if each == case.name else Z * ~recovery.on_grid(Z) for each, Z in tables.items()}
     apart = {each: _distances(kernel, Z, n_rows) for each, Z in tables.items()}
     total = np.sum([*apart.values()], axis=0)
@@ -649,6 +649,25 @@ def _sums(case: Case, model: FusedModel, tables: Mapping[str, Matrix]) -> Iterat
     alone, found = f"your own {what}, less what the columns of {', '.join(known)} add", recovery.points(own[:n_rows])
     others = recovery.placed(found, own[:n_rows], own[n_rows:])
     yield Leaving(alone, plan.center, 0, _plain(found, case.table, others))
+
+
+def _of_the_rest(case: Case, model: FusedModel, tables: Mapping[str, Matrix]) -> Iterator[Leaving]:
+    """What the party with most columns makes of the result of masked sums: it takes its own distances off."""
+    (joined,), S = model.summaries.values(), np.asarray(to_numpy(model.scores))
+    others = sorted(set(case.plan.result_to) & set(case.plan.parties) - {case.name})
+    if not others:
+        return
+    # Scores are V sqrt(lambda): S S' is the centered joint matrix but for what the other components have. Its means,
+    # which nobody is told, are given.
+    K, kernel = S @ S.T, joined.kernel
+    if not kernel.adds_up:
+        F = np.asarray(to_numpy(joined.factor.decode()))
+        means = kernel.finish(F @ F.T).mean(axis=0) if kernel.sends_diagonal else (F @ F.T).mean(axis=0)
+        K += means + means[:, None] - means.mean()
+    other = max(others, key=lambda each: case.columns[each])
+    apart = kernel.alone().squared_distances(K, LEAST) - _distances(kernel, tables[other], len(S))[: len(S)]
+    seen = Seen(recovery.points(apart), Linear(), 0.0, sum(case.columns.values()) - case.columns[other])
+    yield Leaving(f"the distances that the components show, less those of {other}", other, 0, seen)
 
 
 def _distances(kernel: Kernel, Z: Matrix, n_rows: int) -> Matrix:
@@ -728,11 +747,10 @@ def _left_before(case: Case) -> list[tuple[Seen, bool]]:
             continue
         rows = [place for place, row in enumerate(case.rows) if row in again]
         reweighted = case.fit.standardize or about["standardize"]  # as other samples have other deviations
-        both_blind = about["protect"] == case.plan.protect == "blind"
         for factor in arrays.values():
             here = np.zeros((len(case.rows), factor.shape[1]))
             here[rows] = factor[[again[row] for row in case.rows[rows]]]
-            found.append((_plain(here, case.table), reweighted and not both_blind))
+            found.append((_plain(here, case.table), reweighted))
     return found
 
 

@@ -150,6 +150,7 @@ def run(folder: Folder, memory: Memory) -> dict[str, Any]:
             if ended is not None:
                 raise ended from None
             member.memory.forget("done")  # a batch of new samples may have begun since
+            notes += founding.later_plan(member) if waiting.step == "signature" else []
             for note in notes:
                 waiting.add_note(note)
             raise
@@ -169,7 +170,7 @@ def _run(member: Membership, notes: list[str], ended: DKPCAError | None) -> Path
         return here.run(result, new) or member.memory.path
     try:
         notes += at_center(member, fit, result)
-    except FusionError as error:
+    except (FusionError, InputError) as error:
         reason = "samples" if isinstance(error, TooFewSamplesError) else "fusion"
         member.refuse("fusion", reason, str(error))
     return result

@@ -143,8 +143,13 @@ class Kernel(ABC):
             words = "is not a function of a sum over parties; use projection='extend' and protect='none'"
             raise InputError(f"the {self.name} kernel {words}")
 
+    def undone(self, K: Array, floor: float) -> Array:
+        """Kernel values before their last step, an exponential or a power; those below `floor` are noise."""
+        return K
+
     def squared_distances(self, K: Array, floor: float) -> Array:
         """Squared distances read off kernel values, over the columns if it can; those below `floor` are noise."""
+        K = self.undone(K, floor)
         own = namespace(K).linalg.diagonal(K)
         return own[:, None] + own[None, :] - 2.0 * K
 

@@ -62,9 +62,12 @@ class OfDistance(Kernel):
             farthest = self.gamma * float(xp.max(xp.sum(xp.abs(X), axis=1)))
         return math.expm1(min(4.0 * share * farthest, 1.0))
 
-    def squared_distances(self, K: Array, floor: float) -> Array:
+    def undone(self, K: Array, floor: float) -> Array:
         xp = namespace(K)
-        return -xp.log(xp.clip(K, floor, 1.0)) * (1.0 - xp.eye(K.shape[0], dtype=K.dtype)) / self.gamma
+        return -xp.log(xp.clip(K, floor, 1.0)) / self.gamma
+
+    def squared_distances(self, K: Array, floor: float) -> Array:
+        return self.undone(K, floor) * (1.0 - namespace(K).eye(K.shape[0], dtype=K.dtype))
 
 
 @dataclass(frozen=True)

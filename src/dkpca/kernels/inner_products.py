@@ -173,13 +173,13 @@ class Polynomial(OfInnerProducts):
     def error_of_rows(self, X: Array, share: float) -> float:
         return super().error_of_rows(X, share) * (2 * self.degree if self.own else 1)
 
-    def squared_distances(self, K: Array, floor: float) -> Array:
+    def undone(self, K: Array, floor: float) -> Array:
         if not self.own:
-            return super().squared_distances(K, floor)
+            return K
         xp = namespace(K)
         # The d-th root of a value gives gamma x'y + coef0 back, and inner products give distances.
         root = xp.sign(K) * xp.abs(K) ** (1.0 / self.degree)  # an even power hides a sign that coef0 makes rare
-        return super().squared_distances((root - self.coef0) / self.gamma, floor)
+        return (root - self.coef0) / self.gamma
 
     def explicit_features(self, X: Array) -> Array | None:
         return None if self.own else X
