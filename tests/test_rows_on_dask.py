@@ -22,7 +22,7 @@ from dkpca.exchange import on_cluster
 from dkpca.linalg import landmark, on_dask
 from dkpca.linalg.eigenpairs import orthonormalize
 from testkit.deadline import within
-from testkit.row_blocks import CHUNK, COLUMNS, block
+from testkit.row_blocks import block
 
 N, DEADLINE = 700, 600  # seconds until a hanging cluster counts as a failure
 SIZES = (400, 1, 299)
@@ -450,12 +450,15 @@ def test_what_needs_all_rows_in_one_place_is_refused_beyond_one_worker(rng, sett
         DKPCA(**{"n_components": 2, "gamma": 0.02} | settings).fit(on_chunks(arrays(rng)))
 
 
-ROWS, LIMIT = 30_000, 450 * 10**6  # two tables of 240 MB each
+LIMIT = 450 * 10**6
+LARGE, SMALL = (3_000, 1_000), (200, 50)  # rows and columns of a chunk
+CHUNKS = 10  # of two tables of 240 MB each; every one is a dozen messages at each step of a fit
 
 
-def large_table(seed, marker=None, rows=ROWS):
-    parts = [dask.delayed(block)(seed, number, marker) for number in range(rows // CHUNK)]
-    return da.concatenate([da.from_delayed(part, (CHUNK, COLUMNS), float) for part in parts])
+def on_workers(seed, chunks, marker=None, size=SMALL):
+    """A table whose chunks the workers make."""
+    parts = [dask.delayed(block)(seed, number, marker, size) for number in range(chunks)]
+    return da.concatenate([da.from_delayed(part, size, float) for part in parts])
 
 
 def within_deadline(work):
@@ -481,22 +484,23 @@ def client():
 @pytest.mark.cluster
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 class TestOnACluster:
-    def model(self, **settings):
-        return DKPCA(3, gamma=0.05 / COLUMNS, rank=8, n_landmarks=60, timeout=DEADLINE, **settings)
+    def model(self, size=SMALL, **settings):
+        return DKPCA(3, gamma=0.05 / size[1], rank=8, n_landmarks=60, timeout=DEADLINE, **settings)
 
     def test_workers_smaller_than_the_tables_fit_them(self, client):
-        tables = {"bank": large_table(1), "shop": large_table(2)}
+        tables = {"bank": on_workers(1, CHUNKS, size=LARGE), "shop": on_workers(2, CHUNKS, size=LARGE)}
         assert {spec["memory_limit"] for spec in client.scheduler_info()["workers"].values()} == {LIMIT}
         assert sum(table.nbytes for table in tables.values()) > LIMIT
         before = client.run(os.getpid)
-        model = within_deadline(lambda: self.model().fit(tables))
+        model = within_deadline(lambda: self.model(LARGE).fit(tables))
         assert client.run(os.getpid) == before  # none went beyond its memory
-        assert model.certificate_.n_samples == ROWS
+        assert model.certificate_.n_samples == CHUNKS * LARGE[0]
         assert model.certificate_.subspace_error_estimate < 1e-2
 
+    @pytest.mark.usefixtures("few_rows_are_many")
     def test_workers_give_what_one_process_gives(self, client):
         client.wait_for_workers(2, timeout=DEADLINE)
-        tables = {"bank": large_table(1, rows=3_000), "shop": large_table(2, rows=3_000)}
+        tables = {"bank": on_workers(1, 3), "shop": on_workers(2, 3)}
         model = within_deadline(lambda: self.model(solver="landmark").fit(tables))
         V = model.eigenvectors_.compute()
         here = {name: table.compute() for name, table in tables.items()}
@@ -504,20 +508,19 @@ class TestOnACluster:
         np.testing.assert_allclose(model.eigenvalues_, expected.eigenvalues_, rtol=1e-9)
         np.testing.assert_allclose(V, expected.eigenvectors_, atol=1e-9)
 
+    @pytest.mark.usefixtures("few_rows_are_many")
     def test_a_worker_killed_mid_fit_does_not_lose_the_fit(self, client, tmp_path):
         client.wait_for_workers(2, timeout=DEADLINE)
         marker = str(tmp_path / "crashed")
-        model = within_deadline(
-            lambda: self.model().fit([large_table(1, rows=3_000), large_table(2, marker, rows=3_000)])
-        )
+        model = within_deadline(lambda: self.model().fit([on_workers(1, 3), on_workers(2, 3, marker)]))
         assert Path(marker).exists()
-        expected = self.model().fit([large_table(1, rows=3_000), large_table(2, rows=3_000)])
+        expected = self.model().fit([on_workers(1, 3), on_workers(2, 3)])
         np.testing.assert_allclose(model.eigenvalues_, expected.eigenvalues_, rtol=1e-9)
 
     def test_a_chunk_that_kills_every_worker_fails_loudly(self, client):
         client.wait_for_workers(2, timeout=DEADLINE)
         with pytest.raises(NoAnswerError, match="took down every worker|no answer within"):
-            within_deadline(lambda: self.model().fit([large_table(1, "always", rows=2_000)]))
+            within_deadline(lambda: self.model().fit([on_workers(1, 2, "always")]))
 
 
 @pytest.mark.parametrize("chunk", [4, 50])
