@@ -212,6 +212,7 @@ class TestAfterTheFit:
             request.getfixturevalue("few_rows_are_many")
         return fitted_once(many)
 
+    @pytest.mark.versions
     @pytest.mark.longer
     def test_new_samples_here_and_in_chunks(self, fits, rng):
         expected, model, _ = fits
@@ -324,6 +325,7 @@ class TestTables:
             for name, X in arrays(rng).items()
         }
 
+    @pytest.mark.versions
     @pytest.mark.longer
     @pytest.mark.parametrize("many", FEW_OR_MANY)
     def test_columns_of_new_rows_are_found_by_name(self, rng, request, many):

@@ -354,6 +354,7 @@ def test_a_partys_own_table_is_not_taken_for_a_result(fused):
     assert "your own table with --table" in said
 
 
+@pytest.mark.versions
 @pytest.mark.longer
 def test_every_component_is_drawn_with_its_error_bar(fused):
     fused.ok("report", "run", "--out", "page.html")
