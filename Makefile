@@ -20,8 +20,8 @@ MOST := --pairs --ignore tests/experiments --ignore tests/test_gpu.py \
   -m "not slow and not browser and not cluster and not gpu"
 # What fits into a minute.
 QUICK := $(MOST:"=) and not longer"
-# Other versions of what the library stands on: the same, and the longer tests of what others provide. Without torch,
-# whose builds for other versions of Python bring gigabytes of CUDA.
+# With other versions of what the library stands on: the same, and longer tests of lines that no quick one runs. Without
+# torch, whose builds for other versions of Python bring gigabytes of CUDA.
 ELSEWHERE := $(MOST:"=) and (versions or not longer) and not torch"
 COVERED := --cov --cov-report term
 EXTRAS := demo,excel,protect,scverse,sftp,webdav,s3
@@ -57,7 +57,7 @@ laws: $(VENV)/test
 coverage: $(VENV)/test
 	$(PYTEST) $(MOST) $(COVERED)
 
-# The quick tests, and those that use much of other packages, with the lowest versions that pyproject.toml allows.
+# The quick tests and those marked versions, with the lowest versions that pyproject.toml allows.
 lowest: $(VENV)/elsewhere
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/lowest
 	$(BIN)/uv pip install --quiet --python build/lowest --resolution lowest-direct --editable ".[$(EXTRAS)]"

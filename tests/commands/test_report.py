@@ -263,6 +263,7 @@ def test_labels_that_do_not_fit_are_said(fused):
     fused.ok("report", "run", "--out", "page.html")
 
 
+@pytest.mark.versions
 @pytest.mark.longer
 def test_new_samples_are_drawn_with_their_run_and_not_alone(fused):
     for owner, X in numbers().items():
