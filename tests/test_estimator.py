@@ -147,6 +147,7 @@ class TestInputs:
 
 
 class TestScikitLearnCitizen:
+    @pytest.mark.versions
     @pytest.mark.longer
     def test_pipeline_of_parties_with_a_grid_search_over_the_rank(self):
         X, y = load_digits(return_X_y=True)

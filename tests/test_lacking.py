@@ -191,6 +191,7 @@ def test_the_certificate_keeps_what_is_proved_apart_from_what_is_held_out(tables
     assert means.verdict().endswith(f"{replaced}).")
 
 
+@pytest.mark.versions
 @pytest.mark.longer
 @pytest.mark.parametrize("mode", ["mean", "complete"])
 @pytest.mark.parametrize("law", ["product", "sum"])

@@ -106,6 +106,7 @@ def test_a_column_whose_name_has_many_dots_may_be_left_out(tmp_path):
     assert read(tmp_path / "party.toml").reading.exclude == tuple(names)
 
 
+@pytest.mark.longer
 def test_limits_are_written_where_python_drops_docstrings(tmp_path):
     program = "from pathlib import Path; from dkpca.party.limits import Limits; print(Limits().to_toml())"
     done = subprocess.run([sys.executable, "-OO", "-c", program], capture_output=True, text=True, check=True)

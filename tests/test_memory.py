@@ -77,6 +77,7 @@ def test_the_solver_follows_from_the_memory(rng):
     assert "0.1 GB free" in little
 
 
+@pytest.mark.versions
 @pytest.mark.longer
 def test_arrays_in_files_change_no_bit(rng, monkeypatch):
     tables = {name: rng.standard_normal((900, 5)) for name in "ab"}

@@ -59,6 +59,7 @@ class TestAssociations:
         assert "component 1 is associated with same (Spearman, effect 1.00, corrected p < 0.001)" in words(found)
 
 
+@pytest.mark.versions
 @pytest.mark.longer
 def test_the_page_of_a_model_has_all_of_it(tmp_path):
     ids = [f"s{i}" for i in range(120)]

@@ -113,6 +113,7 @@ def test_standardized_columns_need_no_bounds_and_no_statistics():
     assert subspace_error(seen.eigenvectors_, hidden.eigenvectors_) < 1e-12
 
 
+@pytest.mark.versions
 @pytest.mark.longer
 def test_landmarks_serve_many_samples(monkeypatch):
     monkeypatch.setattr(quantities, "PAIRS_UP_TO", 300)

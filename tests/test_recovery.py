@@ -371,6 +371,7 @@ def test_text_of_few_values_is_decoded_whatever_the_number_of_its_columns(rng):
     assert measure(summary_of(colors, Linear(), 1), colors).worst == 1.0  # 18 bits of a row, in 24
 
 
+@pytest.mark.longer
 def test_a_category_that_few_have_stands_out_in_a_column_of_many(rng):
     X = rng.integers(0, 4, (400, 20)).astype(float)
     common = measure(summary_of(X, Overlap(0.02), 65), X).by_attack
@@ -380,6 +381,7 @@ def test_a_category_that_few_have_stands_out_in_a_column_of_many(rng):
     assert found["shape"] == (1.0, *[0.0] * 19)
 
 
+@pytest.mark.longer
 def test_categories_of_one_sample_each_are_not_named_by_chance(rng):
     X = np.column_stack([rng.integers(0, 300, (200, 2)), rng.integers(0, 3, (200, 6))]).astype(float)
     assert max(measure(summary_of(X, Overlap(0.02), 3), X).by_attack["shape"]) < 0.5
@@ -417,6 +419,7 @@ def searched(Q, X, j, known=30):
     return guess
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("cuts", [[0.8], [-1.0, -0.2, 0.5, 1.3]], ids=["zeros and ones", "answers from 0 to 4"])
 def test_columns_of_whole_numbers_are_found_in_what_was_sent_though_they_outnumber_the_known_rows(cuts, rng):
     X = np.digitize(rng.standard_normal((300, 40)), cuts).astype(float)
@@ -520,6 +523,7 @@ def decoded(summary, X, encoded):
     return rows[fits.argmax(axis=1)]
 
 
+@pytest.mark.longer
 def test_categories_are_decoded_by_who_has_which(rng):
     X = np.column_stack([rng.choice(4, size=400, p=rng.dirichlet(4 * np.ones(4))) for _ in range(5)]).astype(float)
     encoded = lambda codes: (codes[:, :, None] == np.arange(4)).reshape(len(codes), -1).astype(float)  # noqa: E731
@@ -529,6 +533,7 @@ def test_categories_are_decoded_by_who_has_which(rng):
     assert max(measure(low, X).columns) < 0.5
 
 
+@pytest.mark.longer
 def test_few_directions_of_a_kernel_that_is_no_inner_product_are_decoded_too(rng):
     X = (rng.random((400, 10)) < 0.4).astype(float)
     summary = summary_of((X - X.mean(axis=0)) / X.std(axis=0), RBF(1 / 20), 5)

@@ -57,6 +57,7 @@ def test_products_with_thin_matrices(table):
     np.testing.assert_allclose(R.T @ R, table.T @ table, atol=1e-9)
 
 
+@pytest.mark.versions
 @pytest.mark.longer
 @pytest.mark.parametrize("solver", [Landmark(60), Streamed()])
 @pytest.mark.parametrize("fused", [True, False])

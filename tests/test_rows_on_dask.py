@@ -22,19 +22,15 @@ from dkpca.exchange import on_cluster
 from dkpca.linalg import landmark, on_dask
 from dkpca.linalg.eigenpairs import orthonormalize
 from testkit.deadline import within
-from testkit.row_blocks import CHUNK, COLUMNS, block
+from testkit.row_blocks import block
 
 N, DEADLINE = 700, 600  # seconds until a hanging cluster counts as a failure
 SIZES = (400, 1, 299)
 WIDTHS = {"bank": 5, "shop": 4}
 SETTINGS: dict[str, Any] = {
     "rbf": {"gamma": 0.02, "rank": 8},
-    "rbf, usual width": {"rank": 6},
-    "rbf, standardized": {"rank": 8, "standardize": True},
-    "rbf, not centered": {"gamma": 0.02, "rank": 8, "center": False},
-    "rbf, float64": {"gamma": 0.02, "rank": 8, "precision": "float64"},
-    "rbf, float16": {"gamma": 0.02, "rank": 8, "precision": "float16"},
-    "rbf, added": {"gamma": 0.02, "rank": 8, "law": "sum"},
+    "rbf of the usual width, standardized": {"rank": 8, "standardize": True},
+    "rbf, not centered, float16": {"gamma": 0.02, "rank": 8, "center": False, "precision": "float16"},
     "rbf, balanced": {"gamma": 0.02, "rank": 8, "weights": "balanced"},
     "rbf, added and balanced": {"gamma": 0.02, "rank": 8, "law": "sum", "weights": "balanced"},
     "rbf, added and weighed": {"gamma": 0.02, "rank": 8, "law": "sum", "weights": {"bank": 2.0, "shop": 0.5}},
@@ -49,7 +45,7 @@ SETTINGS: dict[str, Any] = {
     "budget": {"gamma": 0.02, "rank": rank.Budget(20_000)},
     "error": {"gamma": 0.02, "rank": rank.Error(3.0)},
     "audit": {"gamma": 0.02, "rank": 5, "audit": 20},
-    "little memory": {"gamma": 0.02, "rank": 6, "max_memory": "200MB"},
+    "little memory, float64": {"gamma": 0.02, "rank": 6, "max_memory": "200MB", "precision": "float64"},
     "share of the variance": {"n_components": 0.8, "gamma": 0.02, "rank": 5},
 }
 
@@ -212,6 +208,7 @@ class TestAfterTheFit:
             request.getfixturevalue("few_rows_are_many")
         return fitted_once(many)
 
+    @pytest.mark.versions
     @pytest.mark.longer
     def test_new_samples_here_and_in_chunks(self, fits, rng):
         expected, model, _ = fits
@@ -260,6 +257,7 @@ class TestAfterTheFit:
         assert isinstance(again.transform(tables), np.ndarray)
 
 
+@pytest.mark.longer
 def test_new_rows_in_chunks_where_every_sample_of_the_fit_is_a_landmark(rng, monkeypatch):
     monkeypatch.setattr(on_dask, "memory_of_a_worker", lambda: 100_000.0)
     tables, new = arrays(rng), arrays(rng, 60)
@@ -268,7 +266,7 @@ def test_new_rows_in_chunks_where_every_sample_of_the_fit_is_a_landmark(rng, mon
     np.testing.assert_allclose(model.transform(on_chunks(new, (50, 10))).compute(), model.transform(new), atol=1e-9)
 
 
-@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("many", FEW_OR_MANY)
 def test_a_fit_on_arrays_forgets_the_columns_of_a_table_before(rng, request, many):
     X = np.hstack(list(arrays(rng).values()))
     model = DKPCA(2, parties=2, gamma=0.02, rank=4).fit(pd.DataFrame(X[:60]).add_prefix("c"))
@@ -278,7 +276,7 @@ def test_a_fit_on_arrays_forgets_the_columns_of_a_table_before(rng, request, man
     assert not hasattr(model, "feature_names_in_")
 
 
-@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("many", FEW_OR_MANY)
 def test_samples_outside_the_fit_are_counted_over_all_chunks(rng, request, many):
     if many:
         request.getfixturevalue("few_rows_are_many")
@@ -324,6 +322,7 @@ class TestTables:
             for name, X in arrays(rng).items()
         }
 
+    @pytest.mark.versions
     @pytest.mark.longer
     @pytest.mark.parametrize("many", FEW_OR_MANY)
     def test_columns_of_new_rows_are_found_by_name(self, rng, request, many):
@@ -339,7 +338,7 @@ class TestTables:
         with pytest.raises(InputError, match="'bank': its columns differ from those of the fit"):
             model.transform(frames | {"bank": frames["bank"].rename(columns={"bank0": "z"})})
 
-    @pytest.mark.parametrize("many", [False, True])
+    @pytest.mark.parametrize("many", FEW_OR_MANY)
     def test_covariates_are_matched_by_the_index(self, rng, request, many):
         if many:
             request.getfixturevalue("few_rows_are_many")
@@ -357,6 +356,7 @@ class TestTables:
         with pytest.raises(InputError, match="covariates have no row for 1 of 700 samples, such as 'p0'"):
             model.transform(frames, covariates=known[1:])
 
+    @pytest.mark.longer
     @pytest.mark.usefixtures("few_rows_are_many")
     def test_covariates_match_by_position_where_partitions_count_their_own_rows(self, rng):
         table, known = arrays(rng)["bank"], pd.DataFrame({"age": rng.standard_normal(N)})
@@ -450,12 +450,15 @@ def test_what_needs_all_rows_in_one_place_is_refused_beyond_one_worker(rng, sett
         DKPCA(**{"n_components": 2, "gamma": 0.02} | settings).fit(on_chunks(arrays(rng)))
 
 
-ROWS, LIMIT = 30_000, 450 * 10**6  # two tables of 240 MB each
+LIMIT = 450 * 10**6
+LARGE, SMALL = (3_000, 1_000), (200, 50)  # rows and columns of a chunk
+CHUNKS = 10  # of two tables of 240 MB each; every one is a dozen messages at each step of a fit
 
 
-def large_table(seed, marker=None, rows=ROWS):
-    parts = [dask.delayed(block)(seed, number, marker) for number in range(rows // CHUNK)]
-    return da.concatenate([da.from_delayed(part, (CHUNK, COLUMNS), float) for part in parts])
+def on_workers(seed, chunks, marker=None, size=SMALL):
+    """A table whose chunks the workers make."""
+    parts = [dask.delayed(block)(seed, number, marker, size) for number in range(chunks)]
+    return da.concatenate([da.from_delayed(part, size, float) for part in parts])
 
 
 def within_deadline(work):
@@ -481,22 +484,23 @@ def client():
 @pytest.mark.cluster
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 class TestOnACluster:
-    def model(self, **settings):
-        return DKPCA(3, gamma=0.05 / COLUMNS, rank=8, n_landmarks=60, timeout=DEADLINE, **settings)
+    def model(self, size=SMALL, **settings):
+        return DKPCA(3, gamma=0.05 / size[1], rank=8, n_landmarks=60, timeout=DEADLINE, **settings)
 
     def test_workers_smaller_than_the_tables_fit_them(self, client):
-        tables = {"bank": large_table(1), "shop": large_table(2)}
+        tables = {"bank": on_workers(1, CHUNKS, size=LARGE), "shop": on_workers(2, CHUNKS, size=LARGE)}
         assert {spec["memory_limit"] for spec in client.scheduler_info()["workers"].values()} == {LIMIT}
         assert sum(table.nbytes for table in tables.values()) > LIMIT
         before = client.run(os.getpid)
-        model = within_deadline(lambda: self.model().fit(tables))
+        model = within_deadline(lambda: self.model(LARGE).fit(tables))
         assert client.run(os.getpid) == before  # none went beyond its memory
-        assert model.certificate_.n_samples == ROWS
+        assert model.certificate_.n_samples == CHUNKS * LARGE[0]
         assert model.certificate_.subspace_error_estimate < 1e-2
 
+    @pytest.mark.usefixtures("few_rows_are_many")
     def test_workers_give_what_one_process_gives(self, client):
         client.wait_for_workers(2, timeout=DEADLINE)
-        tables = {"bank": large_table(1, rows=3_000), "shop": large_table(2, rows=3_000)}
+        tables = {"bank": on_workers(1, 3), "shop": on_workers(2, 3)}
         model = within_deadline(lambda: self.model(solver="landmark").fit(tables))
         V = model.eigenvectors_.compute()
         here = {name: table.compute() for name, table in tables.items()}
@@ -504,20 +508,19 @@ class TestOnACluster:
         np.testing.assert_allclose(model.eigenvalues_, expected.eigenvalues_, rtol=1e-9)
         np.testing.assert_allclose(V, expected.eigenvectors_, atol=1e-9)
 
+    @pytest.mark.usefixtures("few_rows_are_many")
     def test_a_worker_killed_mid_fit_does_not_lose_the_fit(self, client, tmp_path):
         client.wait_for_workers(2, timeout=DEADLINE)
         marker = str(tmp_path / "crashed")
-        model = within_deadline(
-            lambda: self.model().fit([large_table(1, rows=3_000), large_table(2, marker, rows=3_000)])
-        )
+        model = within_deadline(lambda: self.model().fit([on_workers(1, 3), on_workers(2, 3, marker)]))
         assert Path(marker).exists()
-        expected = self.model().fit([large_table(1, rows=3_000), large_table(2, rows=3_000)])
+        expected = self.model().fit([on_workers(1, 3), on_workers(2, 3)])
         np.testing.assert_allclose(model.eigenvalues_, expected.eigenvalues_, rtol=1e-9)
 
     def test_a_chunk_that_kills_every_worker_fails_loudly(self, client):
         client.wait_for_workers(2, timeout=DEADLINE)
         with pytest.raises(NoAnswerError, match="took down every worker|no answer within"):
-            within_deadline(lambda: self.model().fit([large_table(1, "always", rows=2_000)]))
+            within_deadline(lambda: self.model().fit([on_workers(1, 2, "always")]))
 
 
 @pytest.mark.parametrize("chunk", [4, 50])

@@ -70,6 +70,7 @@ def test_labels_that_json_does_not_know_are_saved_as_text(model, tmp_path):
 
 
 class TestTables:
+    @pytest.mark.versions
     @pytest.mark.longer
     def test_scikit_learn_cuts_all_parties_alike(self):
         tables = Tables(SIDES)

@@ -164,6 +164,7 @@ class TestModelSelection:
         assert search.best_score_ > 0.85
         assert search.best_estimator_[0].party_names_ == list(GROUPS)
 
+    @pytest.mark.versions
     @pytest.mark.longer
     def test_without_labels_its_own_score_chooses(self):
         X = DIGITS[:120]

@@ -82,6 +82,7 @@ def test_anndata_in_a_dict_or_list_are_tables_too():
         assert np.isfinite(model.column_association()["party1"]).all()
 
 
+@pytest.mark.versions
 @pytest.mark.longer
 def test_a_fit_of_files_is_the_same(tmp_path, mdata):
     batch = pd.DataFrame({"batch": ["x", "y"] * 30}, index=mdata.mod["rna"].obs_names)

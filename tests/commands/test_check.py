@@ -153,6 +153,7 @@ def test_a_date_is_explained(tmp_path):
     assert 'exclude = ["Aufnahme"]' in (tmp_path / "party.toml").read_text()
 
 
+@pytest.mark.longer
 def test_what_it_writes_is_what_summarize_reads(clinic):
     clinic.ok("check", "clinic.csv", "--null-values", "-999", "--write", "party.toml")
     told = clinic.ok("summarize", "party.toml", "--gamma", 0.1, "--out", "clinic.summary", "--json").json

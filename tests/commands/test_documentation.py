@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from testkit import forking
 from testkit.program import PROGRAM
 
 ROOT = Path(__file__).parents[2]
@@ -28,10 +29,11 @@ def shell_script(page: Path) -> str:
     return "".join(parts)
 
 
-@pytest.fixture
-def path():
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
     """Where a shell finds `dkpca`, and the Python of these tests."""
-    return f"{PROGRAM.parent}:{os.environ['PATH']}"
+    with forking.serving(tmp_path_factory.mktemp("server")) as server:
+        yield f"{server.parent}:{PROGRAM.parent}:{os.environ['PATH']}"
 
 
 @pytest.mark.slow

@@ -34,6 +34,7 @@ def test_help_loads_neither_polars_nor_numpy_nor_any_command():
     assert "summarize" in ran.stdout
 
 
+@pytest.mark.versions
 @pytest.mark.longer
 @pytest.mark.parametrize("last", ["--help", "--json"])
 def test_a_party_waits_neither_for_scikit_learn_nor_for_pandas(office, last):

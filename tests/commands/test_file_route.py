@@ -49,6 +49,7 @@ def test_linear_files_give_the_estimators_eigenvectors(office):
     assert_same_components(runs.load(office.path / "run"), estimator(numbers(), kernel="linear", rank=Fixed(4)))
 
 
+@pytest.mark.versions
 @pytest.mark.longer
 def test_the_format_of_a_table_does_not_matter(office):
     ids = np.array([f"p{i:02d}" for i in range(60)])

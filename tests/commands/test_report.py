@@ -263,6 +263,7 @@ def test_labels_that_do_not_fit_are_said(fused):
     fused.ok("report", "run", "--out", "page.html")
 
 
+@pytest.mark.versions
 @pytest.mark.longer
 def test_new_samples_are_drawn_with_their_run_and_not_alone(fused):
     for owner, X in numbers().items():
@@ -352,6 +353,7 @@ def test_a_partys_own_table_is_not_taken_for_a_result(fused):
     assert "your own table with --table" in said
 
 
+@pytest.mark.versions
 @pytest.mark.longer
 def test_every_component_is_drawn_with_its_error_bar(fused):
     fused.ok("report", "run", "--out", "page.html")

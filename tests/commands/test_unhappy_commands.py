@@ -283,6 +283,7 @@ def test_an_unexpected_exception_is_not_swallowed(office, monkeypatch):
         office.run("fuse", "--out", "run")
 
 
+@pytest.mark.versions
 @pytest.mark.longer
 def test_help_reads_like_documentation(office):
     listed = office.ok("--help").out

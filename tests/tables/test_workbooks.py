@@ -54,6 +54,7 @@ def book(tmp_path):
     return made, save
 
 
+@pytest.mark.versions
 @pytest.mark.longer
 def test_several_sheets_are_refused_until_one_is_named(book):
     made, save = book
@@ -69,6 +70,7 @@ def test_several_sheets_are_refused_until_one_is_named(book):
     assert read(path, Reading("id", dialect=Dialect(sheet="second"))).frame["x"].to_list() == [2.5]
 
 
+@pytest.mark.versions
 @pytest.mark.longer
 def test_ids_that_are_numbers_are_their_digits_and_hidden_zeros_are_refused(book):
     made, save = book
