@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.neighbors import KNeighborsRegressor
@@ -607,3 +608,67 @@ def test_columns_are_found_where_the_mixtures_of_the_known_rows_point(rng):
     found = measure(summary, X).by_attack
     assert np.mean(found["rotation"]) > np.mean(attacked) - 0.1
     assert np.mean(found["rotation"]) > np.mean(found["factor rows"]) + 0.1
+
+
+@pytest.mark.slow
+def test_distances_that_change_under_a_rotation_fix_every_column(rng):
+    """Anybody can find the rows whose city block distances these are, from the known rows on; ridge gets 0.6."""
+    X = rng.normal(size=(100, 30))
+    summary = summary_of(X, Laplacian(1 / 36), 60, precision="float64")
+    found = measure(summary, X)
+    others = np.max([scores for name, scores in found.by_attack.items() if name != "axes"])
+    assert others < 0.8
+    assert found.worst > 0.95
+    A = summary.factor.decode()
+    squared, known = Laplacian(1 / 36).squared_distances(A @ A.T, 1e-6), np.arange(30)
+    guess = by_ridge(points(squared), known, X[known])[30:]
+    for eps in (1.0, 0.3, 0.1):
+
+        def stress(numbers, eps=eps):
+            x = numbers.reshape(70, 30)
+            apart = [x[:, None] - X[None, :30], x[:, None] - x[None]]
+            sizes = [np.sqrt(each**2 + eps**2) for each in apart]
+            off = [sizes[0].sum(axis=2) - squared[30:, :30], sizes[1].sum(axis=2) - squared[30:, 30:]]
+            np.fill_diagonal(off[1], 0.0)
+            slopes = [(e[:, :, None] * d / s).sum(axis=1) for e, d, s in zip(off, apart, sizes, strict=True)]
+            return (off[0] ** 2).sum() + 0.5 * (off[1] ** 2).sum(), 2.0 * (slopes[0] + slopes[1]).ravel()
+
+        guess = minimize(stress, guess.ravel(), jac=True, method="L-BFGS-B").x.reshape(70, 30)
+    assert np.median(r_squared(guess, X[30:])) > 0.9
+
+
+@pytest.mark.parametrize("kernel", [Laplacian(1 / 36), ChiSquared(1 / 30)])
+def test_few_numbers_of_a_row_do_not_tell_more_columns_than_they_are(kernel, rng):
+    X = rng.gamma(2.0, size=(200, 30))
+    assert np.sum(measure(summary_of(X, kernel, 2), X).by_attack["axes"]) < 2.1
+
+
+def test_exact_agreements_with_known_rows_tell_categories(rng):
+    """24 columns of six values: thirty counts of agreements tell the 62 bits of a row. Few directions do not."""
+    X = rng.integers(0, 6, size=(100, 24)).astype(float)
+    assert measure(summary_of(X, Overlap(1 / 20), 99), X).worst == 1.0
+    assert measure(summary_of(X, Overlap(1 / 20), 10), X).worst < 0.5
+
+
+@pytest.mark.parametrize("kernel", [Polynomial(0.1), CosineKernel()])
+def test_the_length_of_a_row_of_whole_numbers_tells_the_row(kernel, rng):
+    """One number of 53 bits, a mixture of columns and their squares, which thirty known rows determine."""
+    X = rng.integers((20, 90, 50, 15, 60), (90, 180, 120, 45, 200), size=(200, 5)).astype(float)
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    summary = summary_of(Z, kernel, 1)
+    mixture = np.column_stack([np.ones(200), X, X**2])
+    off = (
+        summary.diagonal.decode()[:, 0]
+        - mixture @ np.linalg.lstsq(mixture[:30], summary.diagonal.decode()[:30, 0])[0]
+    )
+    assert np.abs(off).max() < 1e-10
+    assert measure(summary, Z).worst == 1.0
+    assert measure(summary, rng.normal(size=Z.shape)).worst < 0.5
+
+
+def test_a_value_that_few_have_stands_out_in_a_column_of_several(rng):
+    """The code 9 among 1 and 2: six patients are named without a known row."""
+    X = np.column_stack([rng.integers(1, 3, size=600), rng.normal(size=(600, 40))])
+    X[rng.choice(600, size=6, replace=False), 0] = 9.0
+    summary = summary_of(X - X.mean(axis=0), Linear(), 41)
+    assert measure(summary, X).by_attack["shape"][0] > 0.9

@@ -148,12 +148,29 @@ def test_a_place_that_was_emptied_takes_another_study(joined, tmp_path):
     assert again.status()["result"]
 
 
-def test_nobody_waits_for_a_member_once_the_result_is_in_the_folder(joined, tmp_path):
-    """Before, who had not fetched it had to give up, which took the result from the others."""
+def test_a_result_that_was_not_fetched_is_not_closed_away(joined, tmp_path):
+    """Before, `close` deleted the keys that open it, without a word."""
     until_the_result(joined.sign())
+    said = "plan 1 has a result that this member has not fetched; do so with 'dkpca study run', or pass --give-up"
+    for name in ("airline", "center"):
+        with pytest.raises(InputError, match=said):
+            joined.at(name, founding.close)
+    joined.run("airline")
     assert joined.at("airline", founding.close) == "Plan 1 closed: its keys are deleted."
     assert not (tmp_path / "shared/airline/refusal").exists()
-    joined.run("registry")
+    joined.at("weather", founding.close, give_up=True)
+    assert joined.run("registry")["notes"][0].startswith("weather refused at step 'close'")
+
+
+def test_a_file_in_the_place_of_the_result_does_not_let_a_member_leave_without_a_word(joined, tmp_path):
+    with pytest.raises(WaitingError):
+        joined.sign().run("airline")
+    (tmp_path / "shared/center/result").write_bytes(b"of the host")
+    with pytest.raises(InputError, match="has not fetched"):
+        joined.at("airline", founding.close)
+    joined.at("airline", founding.close, give_up=True)
+    with pytest.raises(RefusedError, match="airline refused at step 'close'"):
+        joined.run("registry")
 
 
 def test_a_plan_that_is_over_is_closed_as_ever(joined, monkeypatch):
@@ -175,7 +192,7 @@ def test_a_batch_that_has_begun_is_not_left_without_a_word(tmp_path):
     put_new(tmp_path, tables(80))
     with pytest.raises(WaitingError, match="The result of the fit is ready"):
         here.run("airline")
-    with pytest.raises(InputError, match="plan 1 is running"):
+    with pytest.raises(InputError, match="plan 1 has a result that this member has not fetched"):
         here.at("airline", founding.close)
     here.finish()
     assert here.at("airline", founding.close) == "Plan 1 closed: its keys are deleted."

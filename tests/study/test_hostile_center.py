@@ -759,6 +759,35 @@ def test_raising_the_limits_after_a_red_review_needs_another_review(tmp_path):
         consortium.at("airline", study.sign, fingerprint)
 
 
+def test_true_rows_of_an_audit_are_measured_as_the_distances_they_tell(tmp_path):
+    """-log K are squared distances: their differences are straight lines in the columns. Before: 0.08."""
+    fit = {"gamma": 0.05, "rank": 1, "n_components": 1, "audit": 12, "precision": "float32"}
+    consortium = founded(tmp_path, fit, MEASURED, tables(200, 6))
+    found = consortium.at("airline", study.review)
+    consortium.sign().finish()
+    squared = -np.log(received(consortium, "airline", "audit", AuditRows).rows.decode().T)
+    X, known = consortium.tables["airline"][1], np.arange(30)
+    guess = next(recovery.regressions(squared - squared[:, :1], known, X[known]))
+    real = 1.0 - ((guess - X)[30:] ** 2).sum(axis=0) / ((X - X.mean(axis=0))[30:] ** 2).sum(axis=0)
+    assert real.min() > 0.95
+    assert min(found.columns.values()) > 0.95
+
+
+def test_a_party_takes_its_columns_out_of_the_result_of_masked_sums_and_the_review_has_said_so(tmp_path):
+    """The center cannot, and is reviewed at 0.3: most of what hides a small party are one other's columns."""
+    given = tables(200, 40) | {"registry": tables(200, 140)["registry"], "weather": tables(200, 2)["weather"]}
+    fit = {"kernel": "linear", "protect": "sums", "standardize": True, "n_components": 182}
+    consortium = founded(tmp_path, fit, MEASURED, given)
+    reviewed = consortium.at("airline", study.review)
+    consortium.sign().finish()
+    Z, S = given["registry"][1], consortium.embedding("registry")[1]
+    Z, X = (Z - Z.mean(axis=0)) / Z.std(axis=0), given["airline"][1]
+    rest = recovery.points(cdist(S, S, "sqeuclidean") - cdist(Z, Z, "sqeuclidean"))[:, :42]
+    real = recovery.against([recovery.Seen(rest, Linear(), 0.0, 42)], X).worst
+    assert real > 0.6
+    assert max(reviewed.columns.values()) > real - 0.1
+
+
 class TestASecondStudy:
     """Founded anew without one member, with one sample less, with another gamma: the table's folder remembers."""
 
@@ -874,6 +903,37 @@ class TestASecondStudy:
         both = second.at("airline", study.review).columns
         assert max(alone.values()) < 0.9
         assert both["airline39"] > 0.85
+
+    @pytest.mark.parametrize("change", ["a sample less", "a column measured anew"])
+    def test_of_two_blind_ones_the_results_tell_the_columns_and_it_is_red(self, change, tmp_path):
+        """No rotation hides a result: two of them have the columns in common. Before: 0.4."""
+        fit = BLIND | {"kernel": "linear", "n_components": 60, "rank": 20, "standardize": change == "a sample less"}
+        given = tables(150, 20)
+        then = {name: (ids[:110], X[:110].copy()) for name, (ids, X) in given.items()}
+        if not fit["standardize"]:
+            then = {name: (ids, X.copy()) for name, (ids, X) in given.items()}
+            then["airline"][1][:75, 0] = np.random.default_rng(5).normal(size=75)
+        results = []
+        for number, each in enumerate((given, then)):
+            (tmp_path / str(number)).mkdir()
+            consortium = founded(tmp_path / str(number), fit, MEASURED, each)
+            if number:
+                for path in (tmp_path / "0/airline/studies").iterdir():
+                    shutil.copytree(path, consortium.root / "airline/studies" / path.name)
+            found = consortium.at("airline", study.review)
+            consortium.sign().finish()
+            results.append(consortium.embedding("weather")[1][:110])
+        S1, S2 = (S - S.mean(axis=0) for S in results)
+        X = then["airline"][1][:110]
+        if fit["standardize"]:
+            M = np.linalg.lstsq(S1, S2)[0]
+            guess, sought = S1 @ np.linalg.eigh(M @ M.T)[1], X.T
+        else:
+            guess = np.linalg.eigh(S1 @ S1.T - S2 @ S2.T)[1][:, [0, -1]]
+            sought = [X[:, 0] - given["airline"][1][:110, 0]]
+        real = [np.max(np.corrcoef(column, guess.T)[0, 1:] ** 2) for column in sought]
+        assert np.median(real) > 0.45
+        assert min(found.columns.values()) > 0.9
 
     WIDE: Mapping[str, Any] = {"kernel": "linear", "n_components": 2, "rank": 89}
 

@@ -50,7 +50,7 @@ def test_every_command_of_the_page_runs_as_written(tmp_path):
         told, said = done.communicate(timeout=1500)
         assert done.returncode == 0, (line, told, said)
         if " review " in line:
-            (digits,) = re.findall(r"Fingerprint: ([0-9a-f ]+)", told)
+            (digits,) = re.findall(r'in quotes\): "([0-9a-f ]+)"', told)
             assert environment.setdefault("FINGERPRINT", digits) == digits
             assert "GREEN" in told
     running = [started(line, tmp_path, environment) for line in watching]

@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from dkpca.exchange.member import WaitingError
 from testkit.program import program
 from testkit.studies import ANYTHING, Consortium
 from tests.study.test_a_study import MODES, tables
@@ -42,6 +43,21 @@ def test_a_file_of_another_user_in_dir_is_named(which, command, joined, tmp_path
     assert answer.code == 1
     assert answer.err.startswith(f"dkpca: {path}")
     assert f"{path} belongs to another user: work as that user, or have its owner changed\n" in answer.err
+
+
+@pytest.mark.slow
+def test_what_a_member_writes_for_the_others_is_readable_whatever_its_umask_is(tmp_path):
+    before = os.umask(0o077)
+    try:
+        here = Consortium(tmp_path, tables(20), MODES["open"], samples=10).join(**ANYTHING).sign()
+        with pytest.raises(WaitingError):
+            here.run("airline")
+    finally:
+        os.umask(before)
+    modes = {path: path.stat().st_mode for path in (tmp_path / "shared").rglob("*")}
+    assert len(modes) > 10
+    assert all(mode & 0o044 == 0o044 for mode in modes.values())
+    assert (tmp_path / "airline/identity.key").stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.slow

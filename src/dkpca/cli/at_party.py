@@ -96,7 +96,7 @@ def _words(found: Findings, write: Path | None) -> list[str | Table]:
     usable = "the table can be used as suggested" + ", but only if rows match by position" * by_position
     lines.append("the table cannot be used as it is" if found.problems else usable)
     if write is not None:
-        fit = f"use it in place of the table: dkpca fit {write} OTHER ..."
+        fit = f"use it in place of the table: dkpca fit {write} OTHER ..., dkpca study join ... --table {write}"
         then = "correct the points above there or in the table before you use it" if found.problems else fit
         lines.append(f"wrote {write}; {then}")
     return lines

@@ -75,7 +75,9 @@ def join(
     own: Own,
     table: Annotated[Path, typer.Option("--table", help="This party's table, or the party.toml that describes it.")],
     id_column: Annotated[str | None, typer.Option("--id", help="Column with the sample ids.")] = None,
-    name: Annotated[str | None, typer.Option("--name", help="Name in the plan (default: the name of DIR).")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="Name in the plan (default: as before; that of DIR).")
+    ] = None,
 ) -> None:
     """Join a study with a table: create this party's keys, party.toml and limits.toml in DIR.
 
@@ -84,7 +86,8 @@ def join(
     from dkpca.exchange import study
 
     with reached(folder) as there:
-        told = study.join(there, Memory(own), table, id_column, check_name((name or own.name).lower()))
+        own_name = (name or Memory(own).name or own.name).lower()
+        told = study.join(there, Memory(own), table, id_column, check_name(own_name))
     print(told)
 
 

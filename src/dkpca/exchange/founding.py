@@ -21,6 +21,7 @@ from dkpca.exchange.plan import Plan, Study
 
 PLAN = re.compile(r"plan-([1-9][0-9]{0,2})\.toml")
 SIGNATURE = re.compile("signature-[0-9]+")
+NOT_OF_FIT = re.compile(r"plan-.*|member.*|signature-.*|(\d+\.)?batch-.*")
 NO_FILES: Files = {}
 
 
@@ -163,6 +164,7 @@ def seat(folder: Folder, memory: Memory) -> Membership:
             shown = memory.study(plan_in(folder).plan.id)  # joined under another name, perhaps
             kept = shown if shown.member else kept
     if kept is None:
+        _check_there(folder)
         raise InputError(f"{memory.path}: has not joined the study in {folder.url}; run 'dkpca study join' first")
     kept.replace("folder", os.fsencode(folder.place))
     return Membership(kept.member, folder, kept)
@@ -177,12 +179,17 @@ def seat_to_work(folder: Folder, memory: Memory) -> Membership:
         where = "pass the folder of the study that this member has joined, or join this one"
         raise InputError(f"{folder.url}: has another study as its plan {number}; {where}")
     write_own(folder, found.memory, listed)
+    check_known(folder, memory, found.name, listed)
+    return found
+
+
+def check_known(folder: Folder, memory: Memory, name: str, listed: Files) -> None:
+    """Refuse to go on if the folder has a signature of this member that DIR does not know."""
     known = {each.kept("signature") for each in memory.studies()}
     for file in filter(SIGNATURE.fullmatch, listed):
-        where = f"{found.name}/{file}"
+        where = f"{name}/{file}"
         if folder.read(where, plans.MOST_SIGNATURE) not in known:
             raise ProtectionError(f"{folder.url}/{where}: {members.NO_RECORD}")
-    return found
 
 
 def close(folder: Folder, memory: Memory, *, give_up: bool = False) -> str:
@@ -292,9 +299,11 @@ def status(folder: Folder) -> dict[str, Any]:
         if step not in center and step != refusal:
             who.setdefault(step, tuple(plan.covariates) if step.endswith("covariates") else plan.parties)
     missing = {step: [name for name in names if step not in listed[name]] for step, names in who.items()}
-    for number in range(1, plan.batches + 1):  # where nobody lacks a step, whoever did not write last is next
-        start = members.named(here.number, f"batch-{number}.")
-        times = {n: max((f["time"] for s, f in listed[n].items() if s.startswith(start)), default=0) for n in listed}
+    for number in range(plan.batches + 1):  # where nobody lacks a step, whoever did not write last is next
+        start = members.named(here.number, f"batch-{number}." if number else "")
+        steps = {file for file in ours if file.startswith(start) and (number or not NOT_OF_FIT.fullmatch(file))}
+        last = {name: [file["time"] for step, file in own.items() if step in steps] for name, own in listed.items()}
+        times = {name: max(each, default=0) for name, each in last.items()}
         lacking = any(names for step, names in missing.items() if step.startswith(start))
         if any(times.values()) and f"{start}result" not in center and not lacking:
             by_center = times[plan.center] < max(times.values())

@@ -57,7 +57,7 @@ class WaitingError(Exception):
     """Files that are not there yet: of which members, for which step."""
 
     def __init__(self, step: str, *members: str) -> None:
-        self.members, self.step = members, step
+        self.members, self.step = members, step = members, file_of(step)
         kind = re.split("[-.]", step)[0]
         to_do = TO_DO.get(kind, f"to run 'dkpca study run' (step {step!r})")
         ready = "The result of the fit is ready. " * (kind == "batch")

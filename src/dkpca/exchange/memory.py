@@ -22,8 +22,10 @@ from dkpca.exchange.plan import Study
 from dkpca.store import ledger, storage
 
 LEFT, ABOUT = "left.npz", "left.json"  # what a signed study lets out, for the union with later ones
-# Files about keys, ids and sizes only.
-BEFORE_NUMBERS = re.compile(r"(\d+\.)?(seeds|tokens|ring-\d+|matched|shape|refusal)|plan-.*|member.*|signature-.*")
+# Files about keys, ids, sizes and consent only.
+BEFORE_NUMBERS = re.compile(
+    r"(\d+\.)?(seeds|tokens|ring-\d+|matched|shape|samples|go|refusal)|plan-.*|member.*|signature-.*"
+)
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,11 @@ class Memory:
     def study(self, study_id: str) -> "StudyMemory":
         """Return what belongs to one study."""
         return StudyMemory(self, self.path / "studies" / study_id)
+
+    @property
+    def name(self) -> str:
+        """Name of this member in the studies that it has joined; empty before the first."""
+        return next((each.member for each in self.studies() if each.member), "")
 
     def studies(self) -> list["StudyMemory"]:
         """What belongs to each study that this folder has taken part in."""

@@ -82,7 +82,9 @@ def describe(folder: Path, table: Path, id_column: str | None, name: str, *, by_
     if path.exists():
         before = party_file.read(path)
         if before.table.resolve() != table.resolve():
-            raise InputError(f"{path}: describes {before.table}, not {table}; a party's folder belongs to one table")
+            raise InputError(
+                f"{path}: describes {before.table}, not {table}; if that is the same table, change this line"
+            )
         named = before.reading.id_column
         if id_column not in (None, named) or (by_ids and named is None):
             raise InputError(f"{path}: names {named or 'no column'!r} as the ids; correct the line id = ... there")

@@ -171,7 +171,8 @@ class Review:
         worth = f"the summary has only {in_percent(least)} of the variance of your kernel matrix"
         but = f" But {worth}: expect little of the result." * (self.green and not self.signed and least < LITTLE)
         # Names of columns and covariates are other people's words: a line must stay a line.
-        return [*map(visible, lines), "", f"Fingerprint: {shown(self.study.fingerprint)}", f"{verdict}: {then}.{but}"]
+        fingerprint = f'Fingerprint (for --fingerprint, in quotes): "{shown(self.study.fingerprint)}"'
+        return [*map(visible, lines), "", fingerprint, f"{verdict}: {then}.{but}"]
 
     def _to_consider(self) -> list[str]:
         """What a member should know of the plan beyond its limits."""

@@ -37,8 +37,10 @@ def join(folder: Folder, memory: Memory, table: Path, id_column: str | None, nam
     here = founding.plan_in(folder)
     plan, fit = here.plan, settings_of(here.plan)
     if name not in plan.parties:
-        raise InputError(f"{name!r} is not a party of this study; set --name to one of {', '.join(plan.parties)}")
+        who = f"its parties are {', '.join(plan.parties)}"
+        raise InputError(f"{name!r} is not a party of {here.file}; {who}: give your own name there as --name")
     founding.check_own(folder, memory)
+    founding.check_known(folder, memory, name, folder.listing(name))
     with memory.locked(new=True):
         founding.check_free(folder, memory, plan)
         limits, described = memory.path / LIMITS_FILE, memory.path / own_table.PARTY_FILE

@@ -141,7 +141,7 @@ class Truth:
             far = np.flatnonzero((inner != scaled).any(axis=0))
             mostly = np.flatnonzero([len(found) > 2 and 2 * times.max() >= n for found, times in counted])
             few = [j for j, (found, _) in enumerate(counted) if 2 < len(found) <= np.sqrt(n)]
-            rare = [(j, each) for j in few for each, k in zip(*counted[j], strict=True) if 1 < k < RARE * n]
+            rare = [(j, each) for j in few for each, k in zip(*counted[j], strict=True) if 2 < k < RARE * n]
             named = np.array([scaled[:, j] == each for j, each in rare], dtype=float).reshape(-1, n).T
             behind = np.hstack([inner[:, far], has[:, mostly], named])
             column = np.array([*far, *mostly, *(j for j, _ in rare)], dtype=int)

@@ -239,7 +239,7 @@ def _settings(source: Source) -> str:
 
 def _in_words(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "; ".join(f"{name}: {each}" for name, each in value.items())
+        return "; ".join(f"{name}: {_in_words(each)}" for name, each in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 

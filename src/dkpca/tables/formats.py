@@ -158,8 +158,9 @@ def _refuse_padding(path: Path, id_column: str) -> None:
         padded = PADDED.search(archive.open("xl/styles.xml").read(LARGEST_STYLES) if named else b"")
     if padded:
         raise InputError(
-            f"{path}: the ids in column {id_column!r} are numbers, shown with leading zeros (format "
-            f"{padded[1].decode()}) that the workbook does not store; turn that column into text, or save as CSV"
+            f"{path}: the ids in column {id_column!r} are numbers, and some cells show leading zeros (format "
+            f"{padded[1].decode()}), which a workbook does not store; turn that column into text, or save as CSV; "
+            "or pass --id-normalize zeros, as all other parties then have to"
         )
 
 
