@@ -152,9 +152,8 @@ def test_a_result_that_was_not_fetched_is_not_closed_away(joined, tmp_path):
     """Before, `close` deleted the keys that open it, without a word."""
     until_the_result(joined.sign())
     said = "plan 1 has a result that this member has not fetched; do so with 'dkpca study run', or pass --give-up"
-    for name in ("airline", "center"):
-        with pytest.raises(InputError, match=said):
-            joined.at(name, founding.close)
+    with pytest.raises(InputError, match=said):
+        joined.at("airline", founding.close)
     joined.run("airline")
     assert joined.at("airline", founding.close) == "Plan 1 closed: its keys are deleted."
     assert not (tmp_path / "shared/airline/refusal").exists()

@@ -73,20 +73,19 @@ def test_a_plan_that_the_host_altered_is_not_signed_by_the_center_that_wrote_it(
         created.at("center", study.review)
 
 
-@pytest.mark.parametrize("plan", [1, 2])
-def test_a_member_whose_folder_was_restored_does_not_forget_what_it_signed(plan, created, tmp_path):
-    """Before, the next plan was green, as if nothing had left the table, and answered."""
+def test_a_member_whose_folder_was_restored_does_not_forget_what_it_signed(created, tmp_path):
+    """Before, the next plan was green, as if nothing had left the table, and answered; and its plan was joined."""
     created.join(**ANYTHING)
     shutil.copytree(tmp_path / "airline", tmp_path / "backup")
     created.sign("airline")
     shutil.rmtree(tmp_path / "airline")
     (tmp_path / "backup").rename(tmp_path / "airline")
-    if plan == 2:
-        Consortium(tmp_path, tables(20), MODES["open"], samples=10).join(**ANYTHING)
+    again = Consortium(tmp_path, tables(20), MODES["open"], samples=10)
     said = "airline/signature-1: this member's own folder has no record of this file: it was restored from an older"
-    for act in (study.review, study.run):
+    for act in (study.review, study.run, lambda *_: again.join("airline")):
         with pytest.raises(ProtectionError, match=said):
             created.at("airline", act)
+    assert not (tmp_path / "shared/airline/member-2.toml").exists()
 
 
 def test_a_folder_under_another_name_has_the_plans_that_were_signed_there(created, tmp_path):
@@ -147,3 +146,44 @@ def test_a_create_that_fails_leaves_no_study(why, tmp_path, monkeypatch):
     monkeypatch.undo()
     (tmp_path / "shared/center/member.toml").unlink(missing_ok=True)
     assert create(tmp_path).code == 0
+
+
+def test_an_older_signature_of_a_member_does_not_count_whatever_the_folder_shows(created, tmp_path, monkeypatch):
+    """Before, a host that answered two reads of one command differently had masks used for another table."""
+    created.join(**ANYTHING)
+    shutil.copytree(tmp_path / "airline", tmp_path / "backup")
+    created.sign()
+    first, path = created.at("airline", founding.seat).study.agreement, tmp_path / "shared/airline/signature-1"
+    older = path.read_bytes()
+    shutil.rmtree(tmp_path / "airline")
+    (tmp_path / "backup").rename(tmp_path / "airline")
+    path.unlink()
+    table = tmp_path / "airline.csv"
+    table.write_text(table.read_text().rstrip() + "7\n")
+    created.sign("airline")
+    read = Folder.read
+    shown = lambda self, name, most: older if name == "airline/signature-1" else read(self, name, most)  # noqa: E731
+    monkeypatch.setattr(Folder, "read", shown)
+    assert created.at("airline", founding.seat).study.agreement != first
+
+
+@pytest.mark.parametrize("spelling", ["file://{}", "{}/", "{}-link"])
+def test_a_folder_is_the_same_one_however_it_is_written(spelling, created, tmp_path):
+    created.join(**ANYTHING).sign("airline")
+    (tmp_path / "shared-link").symlink_to(tmp_path / "shared")
+    created.url = spelling.format(tmp_path / "shared")
+    said = created.at("airline", founding.close, give_up=True)
+    assert said == "Plan 1 closed: its keys are deleted."
+    assert (tmp_path / "shared/airline/refusal").exists()
+    assert not [*tmp_path.glob("airline/studies/*/seed.key")]
+
+
+def test_no_file_of_a_study_is_written_into_another_that_took_its_place(created, tmp_path):
+    created.join(**ANYTHING).sign("airline")
+    (tmp_path / "shared").rename(tmp_path / "old")
+    other = Consortium(tmp_path, tables(20), MODES["open"], center="other", samples=10)
+    for name in ("airline", "center"):
+        with pytest.raises(InputError, match="has another study as its plan 1"):
+            created.at(name, study.run)
+    assert founding.latest(Folder(other.url)).plan.id == other.plan.id
+    assert not (tmp_path / "shared/airline").exists()

@@ -1,5 +1,7 @@
 """The next plan of a study: plan-2.toml in the same folder, once its members have closed the first."""
 
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -156,6 +158,10 @@ def test_a_plan_that_one_party_refused_to_sign_makes_way_for_the_next(tmp_path):
     """The way from a red review: the center writes another plan, and whoever has signed gives the first one up."""
     one = Consortium(tmp_path, tables(20), MODES["open"], samples=10).join(**ANYTHING).sign("airline")
     two = Consortium(tmp_path, tables(20), MODES["open"], samples=10)
+    with pytest.raises(WaitingError) as waiting:
+        one.run("airline")
+    how = "to join it, run 'dkpca study close --give-up' first"
+    assert waiting.value.__notes__ == [f"center has written plan-2.toml since you signed; {how}"]
     assert one.at("airline", founding.close, give_up=True) == "Plan 1 closed: its keys are deleted."
     two.join(**ANYTHING | {"studies": 1})
     assert two.at("airline", study.review).green
@@ -168,7 +174,8 @@ def test_a_plan_still_to_be_signed_is_not_closed_by_mistake(tmp_path):
     with pytest.raises(InputError, match="plan 1 is still to be signed; pass --give-up if this member will not sign"):
         here.at("airline", founding.close)
     here.sign("airline", "registry")
-    here.at("weather", founding.close, give_up=True)
+    said = here.at("weather", founding.close, give_up=True)
+    assert said.endswith("; the others are not told, since it was not signed here: tell them.")
     assert not (tmp_path / "shared/weather/refusal").exists()
 
 
@@ -206,7 +213,8 @@ def test_a_plan_whose_ids_did_not_match_does_not_count_once_the_study_is_closed(
     assert "exclude columns" not in words
     for name in (*first.names, first.center):
         first.at(name, founding.close)
-    (studies,) = [each for each in created().at("airline", study.review).findings if each.limit == "studies"]
+    again = created()  # which is joined under the name of before
+    (studies,) = [each for each in again.at("airline", study.review).findings if each.limit == "studies"]
     assert studies.asked == 1
 
 
@@ -221,3 +229,17 @@ def test_the_same_question_under_another_agreement_is_answered_under_other_masks
         here.close()
     one, other = opened
     assert np.mean(one == other) < 0.1
+
+
+def test_a_plan_that_ended_before_any_number_left_does_not_count(tmp_path):
+    """One party's refusal after the consent of all made the next plan red for the others."""
+    here = Consortium(tmp_path, tables(20), MODES["open"] | {"gamma": 0.1}, samples=10).join(**ANYTHING).sign()
+    limits = tmp_path / "weather/limits.toml"
+    limits.write_text(limits.read_text().replace('precision = "float64"', 'precision = "compact"'))
+    for name in (*here.names, here.center) * 6:
+        with contextlib.suppress(WaitingError, RefusedError):
+            here.run(name)
+    assert (tmp_path / "shared/airline/go").exists()
+    assert [*tmp_path.glob("airline/studies/*/left.json")]
+    here.at("airline", founding.close)
+    assert not [*tmp_path.glob("airline/studies/*/left.json")]

@@ -50,7 +50,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 def reached(folder: str, as_json: bool = False) -> Iterator[Folder]:
     """Reach a folder, and let go of it; if this member has to wait in it, say for whom, and end with 75."""
     # A local path is made absolute, so that every command means the same one.
-    url = folder if "://" in folder else str(Path(folder).expanduser().absolute())
+    url = folder if "://" in folder else os.path.abspath(os.path.expanduser(folder))  # noqa: PTH100, PTH111
     try:
         with closing(Folder(url)) as there:
             yield there

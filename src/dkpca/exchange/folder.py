@@ -260,7 +260,7 @@ def _located(url: str) -> tuple[Any, str]:
     except ValueError as error:
         raise InputError(f"the folder's URL cannot be read ({error})") from None
     if "://" not in url or parts.scheme in ("file", "local"):
-        path = Path(url.partition("://")[2] if "://" in url else url).expanduser().absolute()
+        path = Path(os.path.expanduser(url.partition("://")[2] if "://" in url else url)).absolute()  # noqa: PTH111
         return fsspec.filesystem("file", skip_instance_cache=True), path.as_posix()
     if parts.query or parts.fragment:
         raise InputError(f"{parts.scheme}://{parts.hostname}: give a URL without '?' and '#'")

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter, itemgetter
+from pathlib import Path
 from typing import Any
 
 from dkpca.errors import InputError, ProtectionError, StorageError, WireError
@@ -18,6 +19,7 @@ from dkpca.exchange.folder import Files, Folder
 from dkpca.exchange.member import Membership, RefusedError, WaitingError
 from dkpca.exchange.memory import Memory, StudyMemory
 from dkpca.exchange.plan import Plan, Study
+from dkpca.store import storage
 
 PLAN = re.compile(r"plan-([1-9][0-9]{0,2})\.toml")
 SIGNATURE = re.compile("signature-[0-9]+")
@@ -56,8 +58,11 @@ def found(
 
 def check_own(folder: Folder, memory: Memory) -> None:
     """Refuse a folder for keys that is part of a shared one, or has a plan in it as a shared one has."""
-    inside = folder.local is not None and memory.path.resolve().is_relative_to(folder.local.resolve())
-    if inside or any(memory.path.glob("*/plan-*.toml")):
+    own = Path(os.path.realpath(memory.path))
+    with storage.explained(own):
+        inside = folder.local is not None and own.is_relative_to(folder.place)
+        inside = inside or any(own.glob("*/plan-*.toml"))
+    if inside:
         raise InputError(f"{memory.path}: is shared with the other members; pass a folder on your own disk as --as")
 
 

@@ -47,9 +47,10 @@ class Memory:
         with storage.explained(path):
             path.touch(storage.PRIVATE_MODE)
             path.chmod(storage.PRIVATE_MODE)  # whoever may read the file could hold its lock
-        with contextlib.closing(sqlite3.connect(path, timeout=0)) as held:
-            held.isolation_level = None
+        with contextlib.ExitStack() as stack:
             try:
+                connection = sqlite3.connect(path, timeout=0, isolation_level=None)
+                held = stack.enter_context(contextlib.closing(connection))
                 held.execute("BEGIN EXCLUSIVE")  # of all locks in the standard library the one on every system
             except sqlite3.Error as error:
                 if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
@@ -116,7 +117,7 @@ class StudyMemory:
         """Keys of this study; they are made at first use and gone after `close`."""
         if (self.path / "closed").exists():
             what = f"plan {self.number}: this study is closed here, and its keys were deleted"
-            raise InputError(f"{what}; join the next plan, or ask the center for another plan ('dkpca study create')")
+            raise InputError(f"{what}; join the next one, or ask the center for another plan ('dkpca study create')")
         for name in ("sent", "opened"):
             with storage.explained(self.path / name):
                 (self.path / name).mkdir(parents=True, exist_ok=True)

@@ -173,7 +173,7 @@ def _run(member: Membership, notes: list[str], ended: DKPCAError | None) -> Path
     try:
         notes += at_center(member, fit, result)
     except (FusionError, InputError) as error:
-        reason = "samples" if isinstance(error, TooFewSamplesError) else "fusion"
+        reason = "samples" if isinstance(error, TooFewSamplesError | InputError) else "fusion"
         member.refuse("fusion", reason, str(error))
     return result
 
