@@ -124,7 +124,8 @@ def test_a_blind_center_with_thirty_known_rows_gets_no_matrix_and_no_column(name
         found = back_turned(messages[guide], messages[target])
         assert gram_error(found @ found.T, truth[target]) >= 1.0
     everything = [*messages.values(), back_turned(messages["clinic"], messages["lab"])]
-    assert recovered(everything, tables["lab"]) <= 0.12  # one of three who have a rare value, named by chance: 1/9
+    # Of five who have a rare value, two are named by chance.
+    assert recovered(everything, tables["lab"]) <= 0.17
 
 
 def test_with_public_columns_and_known_rows_blind_promises_nothing():

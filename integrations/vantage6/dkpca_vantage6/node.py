@@ -26,7 +26,6 @@ from dkpca.errors import DKPCAError, InputError, PolicyError, ProtectionError, W
 from dkpca.messages import check_party_name
 from dkpca.party import limits
 from dkpca.party import questions as q
-from dkpca.party.alignment import SHORTEST_KEY
 from dkpca.party.answers import Party
 from dkpca.protection import keys
 from dkpca.settings import from_values
@@ -34,6 +33,7 @@ from dkpca.store import files, storage
 from dkpca.tables.inputs import check_table
 from dkpca.wording import toml_values
 
+SHORTEST_KEY = 16  # letters of the key that the nodes share
 FOLDER, LIMITS, KEY = "DKPCA_FOLDER", "DKPCA_LIMITS", "DKPCA_KEY"
 OF_BOTH = (q.TokensWanted, q.MatchedGiven, q.ResultGiven)
 OF_FIT = (*OF_BOTH, q.ShapeWanted, q.StatisticsWanted, q.SummaryWanted, q.ReceivedGiven, q.AuditWanted)

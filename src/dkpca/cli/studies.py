@@ -86,8 +86,9 @@ def join(
     from dkpca.exchange import study
 
     with reached(folder) as there:
-        own_name = (name or Memory(own).name or own.name).lower()
-        told = study.join(there, Memory(own), table, id_column, check_name(own_name))
+        memory = Memory(own)
+        before = next((each.member for each in memory.studies() if each.member), own.name)
+        told = study.join(there, memory, table, id_column, check_name((name or before).lower()))
     print(told)
 
 

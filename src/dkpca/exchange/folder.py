@@ -49,14 +49,9 @@ class Folder:
         self._kinds = {self._fs.protocol} if isinstance(self._fs.protocol, str) else {*self._fs.protocol}
 
     @property
-    def local(self) -> Path | None:
-        """Its place on this machine's disks; None: it is elsewhere."""
-        return Path(self._root) if "file" in self._kinds else None
-
-    @property
     def place(self) -> str:
         """Its URL in one spelling; of a local folder its path without links."""
-        return self.url.rstrip("/") if self.local is None else os.path.realpath(self.local)
+        return os.path.realpath(self._root) if "file" in self._kinds else self.url.rstrip("/")
 
     def read(self, name: str, at_most: int) -> bytes | None:
         """Return all bytes of a small file; None while there is none."""

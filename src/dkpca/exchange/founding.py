@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter, itemgetter
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from dkpca.errors import InputError, ProtectionError, StorageError, WireError
@@ -24,7 +25,6 @@ from dkpca.store import storage
 PLAN = re.compile(r"plan-([1-9][0-9]{0,2})\.toml")
 SIGNATURE = re.compile("signature-[0-9]+")
 NOT_OF_FIT = re.compile(r"plan-.*|member.*|signature-.*|(\d+\.)?batch-.*")
-NO_FILES: Files = {}
 
 
 def found(
@@ -60,8 +60,7 @@ def check_own(folder: Folder, memory: Memory) -> None:
     """Refuse a folder for keys that is part of a shared one, or has a plan in it as a shared one has."""
     own = Path(os.path.realpath(memory.path))
     with storage.explained(own):
-        inside = folder.local is not None and own.is_relative_to(folder.place)
-        inside = inside or any(own.glob("*/plan-*.toml"))
+        inside = own.is_relative_to(folder.place) or any(own.glob("*/plan-*.toml"))
     if inside:
         raise InputError(f"{memory.path}: is shared with the other members; pass a folder on your own disk as --as")
 
@@ -106,7 +105,7 @@ def join(folder: Folder, memory: Memory, here: Study, name: str, columns: int) -
     write_own(folder, kept)
 
 
-def write_own(folder: Folder, kept: StudyMemory, listed: Mapping[str, Any] = NO_FILES) -> None:
+def write_own(folder: Folder, kept: StudyMemory, listed: Mapping[str, Any] = MappingProxyType({})) -> None:
     """Bring what this member wrote before the first step into the folder, unless it is there: the same bytes."""
     here = Study(kept.number, b"")
     files = {here.file: "plan.toml", here.member_file: "member.toml", f"signature-{kept.number}": "signature"}
@@ -127,6 +126,13 @@ def plan_in(folder: Folder) -> Study:
     return found
 
 
+def _shown(folder: Folder) -> Study | None:
+    """Return the last plan that lies in a folder, if it can be read."""
+    with contextlib.suppress(WaitingError, InputError, ProtectionError, StorageError):
+        return plan_in(folder)
+    return None
+
+
 def _check_there(folder: Folder) -> None:
     if not folder.exists():
         raise InputError(f"{folder.url}: there is no such folder; check the spelling, or wait until it is shared")
@@ -143,14 +149,6 @@ def _runs(kept: StudyMemory) -> bool:
     return kept.kept("signature") is not None and kept.kept("closed") is None
 
 
-def _is_of_another(found: Membership) -> bool:
-    """Whether the folder shows another plan under the number of this one, as where it took the name of another."""
-    with contextlib.suppress(WaitingError, InputError, ProtectionError):
-        shown = plan_in(found.folder)
-        return shown.number == found.memory.number and shown.plan.id != found.memory.path.name
-    return False
-
-
 def check_free(folder: Folder, memory: Memory, plan: Plan) -> None:
     """Refuse to join another plan beside one that this member has signed and not closed."""
     for each in _joined(memory, folder):
@@ -164,10 +162,9 @@ def seat(folder: Folder, memory: Memory) -> Membership:
     here = _joined(memory, folder)
     kept = next(filter(_runs, here), None)
     if kept is None:
+        shown = _shown(folder)  # joined where the folder had another name, perhaps
+        here += [each for each in memory.studies() if shown and each.member and each.path.name == shown.plan.id]
         kept = here[-1] if here else None
-        with contextlib.suppress(WaitingError, InputError, ProtectionError, StorageError):
-            shown = memory.study(plan_in(folder).plan.id)  # joined under another name, perhaps
-            kept = shown if shown.member else kept
     if kept is None:
         _check_there(folder)
         raise InputError(f"{memory.path}: has not joined the study in {folder.url}; run 'dkpca study join' first")
@@ -180,7 +177,8 @@ def seat_to_work(folder: Folder, memory: Memory) -> Membership:
     found = seat(folder, memory)
     _check_there(folder)
     listed, number = found.listed(found.name), found.memory.number
-    if Study(number, b"").member_file not in listed and _is_of_another(found):
+    shown = None if Study(number, b"").member_file in listed else _shown(folder)
+    if shown and shown.number == number and shown.plan.id != found.memory.path.name:
         where = "pass the folder of the study that this member has joined, or join this one"
         raise InputError(f"{folder.url}: has another study as its plan {number}; {where}")
     write_own(folder, found.memory, listed)
@@ -236,7 +234,9 @@ def _waiting(found: Membership) -> str:
         return ""
     if here is None:
         how = "pass --give-up if this member will not sign it"
-        return f"is still to be signed; {how}" * _is_shown(found)
+        shown = _shown(found.folder)
+        due = shown is not None and shown.plan.id == kept.path.name and not shown.plan.is_over
+        return f"is still to be signed; {how}" * due
     with contextlib.suppress(StorageError):
         listed = {name: found.listed(name) for name in here.plan.members}
     center = listed.get(here.plan.center, ())
@@ -256,22 +256,13 @@ def _waiting(found: Membership) -> str:
     return f"is running, and the others wait for this member; {how}" * (begun and not here.plan.is_over)
 
 
-def _is_shown(found: Membership) -> bool:
-    """Whether the folder shows this plan as the last one, before it is over."""
-    with contextlib.suppress(WaitingError, InputError, ProtectionError, StorageError):
-        plan = plan_in(found.folder).plan
-        return plan.id == found.memory.path.name and not plan.is_over
-    return False
-
-
 def later_plan(found: Membership) -> list[str]:
     """Note that the center has written another plan since the one that this member has signed."""
-    with contextlib.suppress(WaitingError, InputError, ProtectionError, StorageError):
-        here = plan_in(found.folder)
-        if here.number > found.memory.number:
-            how = "to join it, run 'dkpca study close --give-up' first"
-            return [f"{here.plan.center} has written {here.file} since you signed; {how}"]
-    return []
+    here = _shown(found.folder)
+    if here is None or here.number <= found.memory.number:
+        return []
+    how = "to join it, run 'dkpca study close --give-up' first"
+    return [f"{here.plan.center} has written {here.file} since you signed; {how}"]
 
 
 def shown(seat: Membership) -> Study:

@@ -62,11 +62,6 @@ class Memory:
         """Return what belongs to one study."""
         return StudyMemory(self, self.path / "studies" / study_id)
 
-    @property
-    def name(self) -> str:
-        """Name of this member in the studies that it has joined; empty before the first."""
-        return next((each.member for each in self.studies() if each.member), "")
-
     def studies(self) -> list["StudyMemory"]:
         """What belongs to each study that this folder has taken part in."""
         folder = self.path / "studies"

@@ -240,16 +240,6 @@ class Case:
         return np.asarray(self.made[about])
 
     @cached_property
-    def keys(self) -> list[str]:
-        """Names of these samples, the same ones in every study."""
-        return list(np.array(self.table.samples, dtype=object)[self.rows])
-
-    @cached_property
-    def digests(self) -> list[str]:
-        """Digests of the numbers of these samples, by which they are found again under other names."""
-        return list(np.array(told_apart(self.table.rows), dtype=object)[self.rows])
-
-    @cached_property
     def before(self) -> list[tuple[dict[str, Any], dict[str, Matrix]]]:
         """What the other studies of this table let out, which were signed."""
         found = []
@@ -355,9 +345,12 @@ def review(case: Case, study: Study) -> Review:
 
 def keep(memory: StudyMemory, found: Review, case: Case) -> None:
     """Keep what the study would let out, so that later reviews measure the union with it once this one is signed."""
-    about: dict[str, Any] = {"parties": case.plan.parties, "protect": case.plan.protect, "keys": case.keys}
+    about: dict[str, Any] = {"parties": case.plan.parties, "protect": case.plan.protect}
     about |= {"columns": dict(found.columns), "roster": dict(case.roster), **_named(case.table)}
-    about |= {"digests": case.digests, "standardize": case.fit.standardize}
+    # The samples attacked, by their names and by their numbers.
+    both = {"keys": case.table.samples, "digests": told_apart(case.table.rows)}
+    about |= {name: [each[row] for row in case.rows] for name, each in both.items()}
+    about |= {"standardize": case.fit.standardize}
     seen = [(f"factor{number}", each.seen) for number, each in enumerate(found.leaving)]
     seen += [(f"{TURNED}{number}", each.beside) for number, each in enumerate(found.leaving)]
     arrays: dict[str, Any] = {name: each.factor.astype(np.float32) for name, each in seen if each is not None}

@@ -9,8 +9,6 @@ from collections.abc import Iterable
 
 from dkpca.messages import TOKEN_BYTES
 
-SHORTEST_KEY = 16  # letters of a key that people bring, as in integrations/vantage6
-
 
 def tokens(sample_ids: Iterable[str], key: bytes) -> list[bytes]:
     """Keyed hash of each id, in the order given."""

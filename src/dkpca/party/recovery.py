@@ -40,7 +40,7 @@ MOST_SAMPLES = 10_000  # ... so many samples
 MOST_NUMBERS = 2**23  # of these
 NEARLY_SENT = 0.25  # share of such a column's length off all that was sent: with more it is not there
 RARE = 0.1  # of the samples: known rows hardly tell about a column that fewer have
-RARE_ROWS = 5  # attacked of such a column, whatever the others are
+RARE_ROWS = 5  # attacked of such a column, whatever the others are; fewer of one value are named by chance
 FAR_OUT = 10.0  # standard deviations from the mean; if several rows are so far out, they are one in a hundred at most
 FENCE = 1.5  # Tukey's, of quartile ranges beyond the quartiles: values beyond are far out
 FARTHEST = 50  # one sample in so many is far out
@@ -141,7 +141,7 @@ class Truth:
             far = np.flatnonzero((inner != scaled).any(axis=0))
             mostly = np.flatnonzero([len(found) > 2 and 2 * times.max() >= n for found, times in counted])
             few = [j for j, (found, _) in enumerate(counted) if 2 < len(found) <= np.sqrt(n)]
-            rare = [(j, each) for j in few for each, k in zip(*counted[j], strict=True) if 2 < k < RARE * n]
+            rare = [(j, each) for j in few for each, k in zip(*counted[j], strict=True) if RARE_ROWS <= k < RARE * n]
             named = np.array([scaled[:, j] == each for j, each in rare], dtype=float).reshape(-1, n).T
             behind = np.hstack([inner[:, far], has[:, mostly], named])
             column = np.array([*far, *mostly, *(j for j, _ in rare)], dtype=int)
