@@ -916,13 +916,12 @@ class TestASecondStudy:
         results = []
         for number, each in enumerate((given, then)):
             (tmp_path / str(number)).mkdir()
-            consortium = founded(tmp_path / str(number), fit, MEASURED, each)
-            if number:
-                for path in (tmp_path / "0/airline/studies").iterdir():
-                    shutil.copytree(path, consortium.root / "airline/studies" / path.name)
-            found = consortium.at("airline", study.review)
-            consortium.sign().finish()
+            consortium = founded(tmp_path / str(number), fit, MEASURED, each).sign()
+            consortium.finish()
             results.append(consortium.embedding("weather")[1][:110])
+        for path in (tmp_path / "0/airline/studies").iterdir():
+            shutil.copytree(path, consortium.root / "airline/studies" / path.name)
+        found = consortium.at("airline", study.review)
         S1, S2 = (S - S.mean(axis=0) for S in results)
         X = then["airline"][1][:110]
         if fit["standardize"]:

@@ -188,7 +188,8 @@ def test_closing_deletes_the_keys(tmp_path):
 
 
 @pytest.mark.parametrize(("steps", "counts"), [
-    ([], False), (["tokens", "seeds", "ring-2", "refusal"], False), (["tokens", "statistics"], True), (["go"], True),
+    ([], False), (["tokens", "seeds", "ring-2", "refusal"], False), (["tokens", "statistics"], True), (["go"], False),
+    (["go", "summary"], True), (["2.go", "2.sums-1"], True),
 ])  # fmt: skip
 def test_a_closed_study_counts_once_numbers_have_left(tmp_path, steps, counts):
     study = Memory(tmp_path).study("ab")

@@ -177,6 +177,69 @@ def test_a_party_that_answers_with_other_columns_than_it_joined_with_is_named(tm
         consortium.run("center")
 
 
+def answered(tmp_path, monkeypatch, asked, altered, **fit):
+    """A study in which airline answers one question falsely."""
+    consortium = Consortium(tmp_path, tables(30), MODES["open"] | fit, samples=10).join(**ANYTHING).sign()
+    honest = answers.ANSWERS[asked]
+
+    def false(party, question):
+        sent = honest(party, question)
+        return altered(sent) if party.name == "airline" else sent
+
+    monkeypatch.setattr(answers, "ANSWERS", {**answers.ANSWERS, asked: false})
+    for name in (*consortium.names, consortium.center) * 4:
+        with contextlib.suppress(WaitingError, RefusedError):
+            consortium.run(name)
+    return consortium
+
+
+def test_a_mean_over_other_samples_names_its_party(tmp_path, monkeypatch):
+    """Before, the center ended in an error about components, told nobody, and all waited for it."""
+    fewer = lambda sent: replace(sent, n_samples=1)  # noqa: E731
+    here = answered(tmp_path, monkeypatch, q.StatisticsWanted, fewer, gamma="scale", standardize=False)
+    with pytest.raises(RefusedError, match="'airline': its mean is that of 1 samples, not"):
+        here.run("center")
+    with pytest.raises(RefusedError, match="center refused at step 'fusion'"):
+        here.run("weather")
+
+
+def test_seeds_for_another_reader_end_the_study_for_all(tmp_path, monkeypatch):
+    """Before, the reader ended without a word, and all waited for it."""
+    astray = lambda sent: {name: replace(seed, to="nobody") for name, seed in sent.items()}  # noqa: E731
+    here = answered(tmp_path, monkeypatch, q.SeedsWanted, astray, protect="sums")
+    with pytest.raises(RefusedError, match="registry refused at step 'seeds'.*airline: its seeds are not for registry"):
+        here.run("registry")
+    with pytest.raises(RefusedError, match="refused at step 'seeds'"):
+        here.run("center")
+
+
+def test_fewer_samples_than_components_end_the_study_for_all(tmp_path):
+    """Before, each member ended in the same error, and nobody had refused."""
+    given = {name: (ids[:25], X[:25]) for name, (ids, X) in tables(30).items()}
+    fit = MODES["open"] | {"n_components": 26}
+    here = Consortium(tmp_path, given, fit, samples=10).join(**ANYTHING)
+    here.sign()
+    for name in (*here.names, here.center) * 3:
+        with contextlib.suppress(WaitingError, RefusedError, InputError):
+            here.run(name)
+    with pytest.raises(InputError, match="n_components is 26, but there are 25 samples; ask for fewer"):
+        here.run("airline")
+    assert here.status()["refusals"][0].startswith("center refused at step 'fusion': too few samples are common to all")
+    assert here.at("airline", founding.close) == "Plan 1 closed: its keys are deleted."
+
+
+def test_status_names_whoever_is_next_where_nobody_lacks_a_step(tmp_path):
+    """Before, it said that nobody was waited for."""
+    here = Consortium(tmp_path, tables(30), MODES["open"], samples=10).join(**ANYTHING).sign()
+    for name in here.names * 3:
+        with contextlib.suppress(WaitingError):
+            here.run(name)
+    assert here.status()["waiting"] == {"result": ["center"]}
+    with contextlib.suppress(WaitingError):
+        here.run("center")
+    assert here.status()["waiting"] == {"result": list(here.names)}
+
+
 def test_a_pipe_that_takes_a_files_place_is_not_waited_for(tmp_path):
     (tmp_path / "airline").mkdir()
     path = tmp_path / "airline/signature-1"
