@@ -1,7 +1,7 @@
 """The attacks find what they can find, and what they say of a message is true."""
 
 import itertools
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -672,3 +672,23 @@ def test_a_value_that_few_have_stands_out_in_a_column_of_several(rng):
     X[rng.choice(600, size=6, replace=False), 0] = 9.0
     summary = summary_of(X - X.mean(axis=0), Linear(), 41)
     assert measure(summary, X).by_attack["shape"][0] > 0.9
+
+
+def test_columns_of_which_nothing_is_sent_are_not_told_by_distances_and_take_nothing_from_others(rng):
+    """Constant ones, or tiny ones without a weight: each counted as told, and the real ones for less."""
+    X = rng.normal(size=(200, 12))
+    alone = measure(summary_of(X, Laplacian(1 / 14), 30), X).by_attack["axes"]
+    Z = np.hstack([X, np.ones((200, 60)), 1e-6 * rng.normal(size=(200, 1))])
+    beside = measure(summary_of(Z, Laplacian(1 / 14), 30), Z).by_attack["axes"]
+    assert max(beside[12:72]) == 0.0
+    assert min(alone) > 0.5
+    np.testing.assert_allclose(beside[:12], alone, atol=0.1)
+
+
+def test_a_kernel_of_ones_own_that_does_not_add_up_is_measured(rng):
+    @dataclass(frozen=True)
+    class Same(Overlap):
+        law = None
+
+    X = rng.integers(0, 3, size=(80, 6)).astype(float)
+    assert measure(summary_of(X, Same(0.2), 20), X).worst > 0.5

@@ -558,7 +558,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     def _settings(self) -> tuple[Fit, Compute]:
         """What to compute and where, checked."""
         check_value("parties", self.parties, PARTIES)
-        fit, compute = Fit(**values_of(Fit, vars(self))), Compute(**values_of(Compute, vars(self)))
+        own = self.get_params(deep=False)
+        fit, compute = Fit(**values_of(Fit, own)), Compute(**values_of(Compute, own))
         compute.check_with(fit)
         return fit, compute
 

@@ -191,7 +191,7 @@ def test_a_batch_that_has_begun_is_not_left_without_a_word(tmp_path):
     put_new(tmp_path, tables(80))
     with pytest.raises(WaitingError, match="The result of the fit is ready"):
         here.run("airline")
-    with pytest.raises(InputError, match="plan 1 has a result that this member has not fetched"):
+    with pytest.raises(InputError, match="plan 1 is running"):
         here.at("airline", founding.close)
     here.finish()
     assert here.at("airline", founding.close) == "Plan 1 closed: its keys are deleted."
@@ -221,3 +221,18 @@ def test_a_member_that_is_done_does_not_leave_a_batch_and_leaves_the_result_to_a
     with pytest.raises(RefusedError, match="airline refused at step 'close'"):
         here.run("registry")
     assert {path.name for path in (tmp_path / "shared/registry").iterdir()} == before
+
+
+def test_where_the_folder_lost_a_members_file_the_others_are_still_told(joined, tmp_path):
+    with pytest.raises(WaitingError):
+        joined.sign().run("airline")
+    (tmp_path / "shared/airline/member.toml").unlink()
+    assert joined.at("airline", founding.close, give_up=True) == "Plan 1 closed: its keys are deleted."
+    with pytest.raises(RefusedError, match="airline refused at step 'close'"):
+        joined.run("registry")
+
+
+def test_status_of_a_study_for_the_center_alone_waits_for_nobody(tmp_path):
+    here = Consortium(tmp_path, tables(20), MODES["open"], samples=10, result_to=("center",)).join(**ANYTHING).sign()
+    here.finish()
+    assert here.status()["waiting"] == {}

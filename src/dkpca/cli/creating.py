@@ -1,6 +1,5 @@
 """`dkpca study create`: the plan, from the settings of a fit and a few of the study itself."""
 
-import datetime
 import tomllib
 from dataclasses import fields
 from typing import Annotated, Any
@@ -10,7 +9,6 @@ import typer
 from dkpca.cli import options as o
 from dkpca.cli.options import GivenSettings
 from dkpca.cli.studies import Own, Place, reached
-from dkpca.errors import InputError
 from dkpca.exchange import founding
 from dkpca.exchange.memory import Memory
 from dkpca.exchange.protocols import Terms, check_terms
@@ -48,8 +46,6 @@ def create(
     settings = asked.fit(parties, lacking=given.get("lacking", "drop"))
     about: dict[str, Any] = {"align": align, "samples": samples, "batches": batches}
     about |= {"ends": o.value(ends)} if ends else {}
-    if not isinstance(about.get("ends", datetime.date.today()), datetime.date):
-        raise InputError(f"--ends: {ends!r} is no day; write it as 2027-01-31")
     about |= {"gamma": o.value(f"[{given['gamma_bounds']}]")} if "gamma_bounds" in given else {}
     about |= {"batch_samples": given.get("batch_samples", samples if batches else 0)}
     about |= {"result_to": o.column_names([given["result_to"]])} if "result_to" in given else {}

@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from dkpca.cli import made
 from dkpca.exchange import founding
-from dkpca.exchange.folder import Folder, check_name
+from dkpca.exchange.folder import Folder
 from dkpca.exchange.member import WaitingError
 from dkpca.exchange.memory import Memory
 from dkpca.store import storage
@@ -86,9 +86,7 @@ def join(
     from dkpca.exchange import study
 
     with reached(folder) as there:
-        memory = Memory(own)
-        before = next((each.member for each in memory.studies() if each.member), own.name)
-        told = study.join(there, memory, table, id_column, check_name((name or before).lower()))
+        told = study.join(there, Memory(own), table, id_column, (name or "").lower())
     print(told)
 
 

@@ -170,13 +170,8 @@ class Folder:
         if folder and not self._fs.exists(folder):
             self._make(folder.rpartition("/")[0])
             self._fs.makedirs(folder, exist_ok=True)
-            self._show(folder, 0o055)
-
-    def _show(self, path: str, to_others: int) -> None:
-        """Let the other members read what is for them, whatever this member's umask is."""
-        if "file" in self._kinds:
-            with contextlib.suppress(OSError):  # where nobody has permissions, or another made the folder meanwhile
-                os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) | to_others)  # noqa: PTH101, PTH116
+            if "file" in self._kinds:
+                _show(folder, 0o055)
 
     def _move(self, part: str, path: str) -> bool:
         """Give a whole file its name; on a local disk in one step that never replaces another."""
@@ -185,7 +180,7 @@ class Folder:
                 return False
             self._fs.mv(part, path)
             return True
-        self._show(part, 0o044)
+        _show(part, 0o044)
         with open(part, "rb+") as file:  # noqa: PTH123
             os.fsync(file.fileno())
         try:
@@ -233,6 +228,12 @@ class _Ahead(AbstractBufferedFile):  # type: ignore[misc]
 
     def _fetch_range(self, start: int, end: int) -> bytes:
         return b"".join(self._file.readv([(start, end - start)]))
+
+
+def _show(path: str, to_others: int) -> None:
+    """Let the other members read what is for them, whatever this member's umask is."""
+    with contextlib.suppress(OSError):  # where nobody has permissions, or another made the folder meanwhile
+        os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) | to_others)  # noqa: PTH101, PTH116
 
 
 def _at_once(path: str, flags: int) -> int:

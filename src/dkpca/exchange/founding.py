@@ -164,10 +164,10 @@ def seat(folder: Folder, memory: Memory) -> Membership:
     if kept is None:
         shown = _shown(folder)  # joined where the folder had another name, perhaps
         here += [each for each in memory.studies() if shown and each.member and each.path.name == shown.plan.id]
-        kept = here[-1] if here else None
-    if kept is None:
-        _check_there(folder)
-        raise InputError(f"{memory.path}: has not joined the study in {folder.url}; run 'dkpca study join' first")
+        if not here:
+            _check_there(folder)
+            raise InputError(f"{memory.path}: has not joined the study in {folder.url}; run 'dkpca study join' first")
+        kept = here[-1]
     kept.replace("folder", os.fsencode(folder.place))
     return Membership(kept.member, folder, kept)
 
@@ -218,8 +218,10 @@ def _leave(found: Membership) -> str:
     """Tell the others that this member leaves a running plan; if they cannot be told, return why."""
     where = f"{found.name}/{found.own.member_file}"
     try:
+        if (shown := _shown(found.folder)) and shown.plan.id == found.memory.path.name:
+            write_own(found.folder, found.memory)  # what the folder has lost
         if found.folder.read(where, plans.MOST_MEMBER) != found.memory.kept("member.toml"):
-            raise StorageError(f"{found.folder.url}/{where}: is not the file that this member wrote")
+            raise StorageError(f"{found.folder.url}/{where}: is not there, or not the file that this member wrote")
         found.refuse("close", "closed")
     except RefusedError:
         return ""
@@ -239,30 +241,31 @@ def _waiting(found: Membership) -> str:
         return f"is still to be signed; {how}" * due
     with contextlib.suppress(StorageError):
         listed = {name: found.listed(name) for name in here.plan.members}
-    center = listed.get(here.plan.center, ())
-    if kept.kept("done") is None and members.named(here.number, "result") in center:
-        return "has a result that this member has not fetched; do so with 'dkpca study run', or pass --give-up"
+    center, is_done = here.plan.center, kept.kept("done") is not None
+    told = listed.get(center, ())
+    for step in ("result", *(f"batch-{number}.result" for number in range(1, here.plan.batches + 1))):
+        is_there = found.name in here.plan.result_to and members.named(here.number, step) in told
+        if is_there and not (is_done if found.name == center else any(kept.path.glob(f"opened/{center}.{step}.*"))):
+            return "has a result that this member has not fetched; do so with 'dkpca study run', or pass --give-up"
     try:
         with contextlib.suppress(ProtectionError, StorageError):  # then DIR says it alone
             found.check_refusals()
     except RefusedError:
         return ""
-    begun = kept.kept("done") is None
+    begun = not is_done
     for number in range(1, here.plan.batches + 1):  # all parties are needed for one that began
         start = members.named(here.number, f"batch-{number}.")
         starts = any(file.startswith(start) for files in listed.values() for file in files)
-        begun = begun or (starts and f"{start}result" not in center)
+        begun = begun or (starts and f"{start}result" not in told)
     how = "finish it with 'dkpca study run', or pass --give-up, which tells them"
     return f"is running, and the others wait for this member; {how}" * (begun and not here.plan.is_over)
 
 
 def later_plan(found: Membership) -> list[str]:
     """Note that the center has written another plan since the one that this member has signed."""
-    here = _shown(found.folder)
-    if here is None or here.number <= found.memory.number:
-        return []
-    how = "to join it, run 'dkpca study close --give-up' first"
-    return [f"{here.plan.center} has written {here.file} since you signed; {how}"]
+    center, how = found.own.plan.center, "to join it, run 'dkpca study close --give-up' first"
+    later = max((int(plan[1]) for plan in map(PLAN.fullmatch, found.listed(center)) if plan), default=0)
+    return [f"{center} has written plan-{later}.toml since you signed; {how}"] if later > found.own.number else []
 
 
 def shown(seat: Membership) -> Study:
@@ -295,7 +298,8 @@ def status(folder: Folder) -> dict[str, Any]:
         if step not in center and step != refusal:
             who.setdefault(step, tuple(plan.covariates) if step.endswith("covariates") else plan.parties)
     missing = {step: [name for name in names if step not in listed[name]] for step, names in who.items()}
-    for number in range(plan.batches + 1):  # where nobody lacks a step, whoever did not write last is next
+    first = int(set(plan.result_to).isdisjoint(plan.parties))  # for the center alone no result is written
+    for number in range(first, plan.batches + 1):  # where nobody lacks a step, who did not write last is next
         start = members.named(here.number, f"batch-{number}." if number else "")
         steps = {file for file in ours if file.startswith(start) and (number or not NOT_OF_FIT.fullmatch(file))}
         last = {name: [file["time"] for step, file in own.items() if step in steps] for name, own in listed.items()}

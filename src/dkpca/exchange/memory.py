@@ -23,9 +23,7 @@ from dkpca.store import ledger, storage
 
 LEFT, ABOUT = "left.npz", "left.json"  # what a signed study lets out, for the union with later ones
 # Files about keys, ids, sizes and consent only.
-BEFORE_NUMBERS = re.compile(
-    r"(\d+\.)?(seeds|tokens|ring-\d+|matched|shape|samples|go|refusal)|plan-.*|member.*|signature-.*"
-)
+BEFORE_NUMBERS = re.compile(r"(\d+\.)?(seeds|tokens|ring-\d+|matched|shape|samples|go|refusal)|(plan|member|sign).*")
 
 
 @dataclass(frozen=True)

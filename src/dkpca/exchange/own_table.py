@@ -83,7 +83,7 @@ def describe(folder: Path, table: Path, id_column: str | None, name: str, *, by_
         before = party_file.read(path)
         if before.table.resolve() != table.resolve():
             raise InputError(
-                f"{path}: describes {before.table}, not {table}; if that is the same table, change this line"
+                f"{path}: describes {before.table}, not {table}; if that was corrected, change this line"
             )
         named = before.reading.id_column
         if id_column not in (None, named) or (by_ids and named is None):

@@ -519,8 +519,7 @@ def _widths(names: Sequence[str], settings: Fit, terms: Terms, shape: Agreed) ->
     def told() -> Widths:
         for name, each in statistics.items() if terms.places is None else ():
             if shape is not None and each.n_samples != shape.n_samples:
-                told = f"its mean is that of {each.n_samples:,} samples, not {shape.n_samples:,}"
-                raise FusionError(f"party {name!r}: {told}")
+                raise FusionError(f"party {name!r} sent a mean of {each.n_samples} samples, not {shape.n_samples}")
             _check_components(settings, each.n_samples)
         return _one_for_alike(settings, {name: statistics[name].mean_squared_distance for name in of}, terms, of)
 

@@ -282,11 +282,6 @@ class Case:
             return True
         return not now["numbers"].keys().isdisjoint(about["numbers"]) or bool(_alike(about, now))
 
-    def difference_tells(self, about: Mapping[str, Any]) -> bool:
-        """Whether what differs between this study and another of these samples comes out of both: any number may."""
-        columns = sorted([*self.table.columns, *self.in_the_clear])  # two rotations hide a factor, and no result
-        return self.shares(about) and (sorted(about["columns"]) != columns or _renewed(about, _named(self.table)))
-
     def summed_otherwise(self, table: OwnTable) -> int:
         """Count the studies of some of these samples that together with this one tell one party's part of them."""
         found, own, now = 0, sorted([*self.table.columns, *self.in_the_clear]), set(self.roster.items())
@@ -346,11 +341,14 @@ def review(case: Case, study: Study) -> Review:
 def keep(memory: StudyMemory, found: Review, case: Case) -> None:
     """Keep what the study would let out, so that later reviews measure the union with it once this one is signed."""
     about: dict[str, Any] = {"parties": case.plan.parties, "protect": case.plan.protect}
-    about |= {"columns": dict(found.columns), "roster": dict(case.roster), **_named(case.table)}
-    # The samples attacked, by their names and by their numbers.
+    about |= {
+        "standardize": case.fit.standardize,
+        "columns": dict(found.columns),
+        "roster": dict(case.roster),
+        **_named(case.table),
+    }
     both = {"keys": case.table.samples, "digests": told_apart(case.table.rows)}
-    about |= {name: [each[row] for row in case.rows] for name, each in both.items()}
-    about |= {"standardize": case.fit.standardize}
+    about |= {name: [each[row] for row in case.rows] for name, each in both.items()}  # of the samples attacked
     seen = [(f"factor{number}", each.seen) for number, each in enumerate(found.leaving)]
     seen += [(f"{TURNED}{number}", each.beside) for number, each in enumerate(found.leaving)]
     arrays: dict[str, Any] = {name: each.factor.astype(np.float32) for name, each in seen if each is not None}
@@ -416,7 +414,10 @@ def _worst(case: Case, *others: str) -> tuple[dict[str, float], tuple[Leaving, .
     # What was recovered from earlier studies stays so, however this one is attacked.
     ever = [about["columns"] for about, _ in case.before]
     found = {name: max(columns.get(name, 0.0) for columns in ever) for name in table.columns if ever}
-    told_by_two = any(case.difference_tells(about) for about, _ in case.before)
+    # What differs between this study and another one comes out of both: two rotations hide no result.
+    columns, own_rows = sorted([*table.columns, *case.in_the_clear]), _named(table)
+    shared = [about for about, _ in case.before if case.shares(about)]
+    told_by_two = any(sorted(about["columns"]) != columns or _renewed(about, own_rows) for about in shared)
     leaving, most_pairs = tuple[Leaving, ...](), 0
     widths, columns_are = _widths(case.plan, case.fit), case.fit.family_of(case.name).columns_are
     attack = partial(recovery.against, columns_are=columns_are, known_rows=case.limits.known_rows)

@@ -9,7 +9,7 @@ from dkpca.errors import DKPCAError, FusionError, InputError, ProtectionError, T
 from dkpca.exchange import founding, own_table
 from dkpca.exchange import plan as plans
 from dkpca.exchange import review as reviews
-from dkpca.exchange.folder import Folder
+from dkpca.exchange.folder import Folder, check_name
 from dkpca.exchange.identity import SHOWN, is_fingerprint, sha256
 from dkpca.exchange.member import Membership, RefusedError, WaitingError
 from dkpca.exchange.memory import Memory, write
@@ -32,10 +32,12 @@ def settings_of(plan: Plan) -> Fit:
     return fit
 
 
-def join(folder: Folder, memory: Memory, table: Path, id_column: str | None, name: str) -> str:
+def join(folder: Folder, memory: Memory, table: Path, id_column: str | None, name: str = "") -> str:
     """Join as a party: keys, party.toml and limits.toml in DIR, and who this party is in the folder."""
     here = founding.plan_in(folder)
     plan, fit = here.plan, settings_of(here.plan)
+    before = [each.member for each in memory.studies() if each.member in plan.parties]
+    name = check_name(name or (before or [memory.path.name.lower()])[0])
     if name not in plan.parties:
         who = f"its parties are {', '.join(plan.parties)}"
         raise InputError(f"{name!r} is not a party of {here.file}; {who}: give your own name there as --name")
@@ -151,7 +153,6 @@ def run(folder: Folder, memory: Memory) -> dict[str, Any]:
         except WaitingError as waiting:
             if ended is not None:
                 raise ended from None
-            member.memory.forget("done")  # a batch of new samples may have begun since
             notes += founding.later_plan(member) if waiting.step == "signature" else []
             for note in notes:
                 waiting.add_note(note)
@@ -173,7 +174,7 @@ def _run(member: Membership, notes: list[str], ended: DKPCAError | None) -> Path
     try:
         notes += at_center(member, fit, result)
     except (FusionError, InputError) as error:
-        reason = "samples" if isinstance(error, TooFewSamplesError | InputError) else "fusion"
+        reason = "samples" if isinstance(error, TooFewSamplesError) else "fusion"
         member.refuse("fusion", reason, str(error))
     return result
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from importlib.util import find_spec
+from itertools import accumulate
 from typing import Any, TypeVar
 
 from dkpca.linalg.arrays import Array, namespace, on_gpu, or_one
@@ -178,8 +179,11 @@ def _rough(tile: tuple[int, int], joined: Array, block: Array, out: Array, ends:
 def _joined(factors: Sequence[Array], rows: int, step: int, dtype: Any) -> Array:
     """Factors side by side, each filled up with zeros to whole steps, and with rows of zeros."""
     xp = namespace(*factors)
-    padded = (xp.zeros((rows, _padded(A.shape[1], step)), dtype=dtype, device=A.device) for A in factors)
-    return xp.concat(list(map(_filled, padded, factors)), axis=1)
+    starts = [*accumulate((_padded(A.shape[1], step) for A in factors), initial=0)]
+    joined = xp.zeros((rows, starts[-1]), dtype=dtype, device=factors[0].device)
+    for A, start in zip(factors, starts, strict=False):
+        _filled(joined[:, start:], A)
+    return joined
 
 
 def _filled(padded: Array, x: Array) -> Array:

@@ -140,11 +140,14 @@ class Truth:
             inner, has = np.where(usual, scaled, inner), (scaled != most).astype(float)
             far = np.flatnonzero((inner != scaled).any(axis=0))
             mostly = np.flatnonzero([len(found) > 2 and 2 * times.max() >= n for found, times in counted])
-            few = [j for j, (found, _) in enumerate(counted) if 2 < len(found) <= np.sqrt(n)]
-            rare = [(j, each) for j in few for each, k in zip(*counted[j], strict=True) if RARE_ROWS <= k < RARE * n]
-            named = np.array([scaled[:, j] == each for j, each in rare], dtype=float).reshape(-1, n).T
+            rare = dict[int, Any]()  # the rarest value of each column of few that does not stand out by chance
+            for j, (found, times) in enumerate(counted):
+                least = times[times >= RARE_ROWS].min(initial=n)
+                if 2 < len(found) <= np.sqrt(n) and least < RARE * n:
+                    rare[j] = found[times == least][0]
+            named = np.array([scaled[:, j] == each for j, each in rare.items()], dtype=float).reshape(-1, n).T
             behind = np.hstack([inner[:, far], has[:, mostly], named])
-            column = np.array([*far, *mostly, *(j for j, _ in rare)], dtype=int)
+            column = np.array([*far, *mostly, *rare], dtype=int)
             group, unit = p + np.arange(len(column)), np.linalg.norm(behind - behind.mean(axis=0), axis=0)
         values = np.hstack([numbers / lengths, (behind - behind.mean(axis=0)) / unit])
         column, group = (np.concatenate([np.arange(p), each]) for each in (column, group))
@@ -330,7 +333,7 @@ def by_axes(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | None:
     n, p = Z.shape
     if kernel.columns_are == "categories" and truth.of_categories:
         # Rows differ in so many columns: bits of such a count, as exact as it was sent, against those of a row.
-        D, pairs = np.asarray(kernel.partial(Z, Z)), np.triu_indices(n, 1)
+        D, pairs = kernel.squared_distances(np.asarray(kernel(Z, Z)), 1e-300), np.triu_indices(n, 1)
         spread, off = np.var(D[pairs]), np.var(seen.squared[pairs] - D[pairs])
         bits = 0.5 * np.log2(max(1.0, spread * min(2.0 * np.pi * np.e, 1.0 / max(off, 1e-300))))
         decoded = ENOUGH * _bits_of_a_row(Z, MANY_VALUES) <= bits * min(r, (n + n_known) // 2)
@@ -350,6 +353,7 @@ def by_axes(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | None:
         changes: Any = kernel.derivative(Z[row], Z[others])
         moved = np.vstack([moved, np.linalg.lstsq(changes, off)[0]])
     told = np.clip(1.0 - np.mean(moved**2, axis=0) / np.maximum(np.var(Z, axis=0), 1e-300), 0.0, 1.0)
+    told = np.where(np.ptp(Z, axis=0) > 0, told, 0.0)  # nothing tells of a column without any weight
     # So many numbers of a row do not tell more columns than they are.
     return np.tile(told * min(1.0, r / max(told.sum(), 1e-300)), (len(draws), 1))
 

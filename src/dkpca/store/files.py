@@ -132,11 +132,6 @@ def read_state(path: Path) -> State:
         return decode_state(storage.read(path))
 
 
-def is_private(data: bytes) -> bool:
-    """Whether these are the bytes of a private file, damaged or not."""
-    return f'"{PRIVATE}"'.encode() in data[: 2**12]
-
-
 def encode_model(model: FusedModel) -> bytes:
     """Return the model as the bytes of one file, with the messages it was made from."""
     for kernel in model.kernels.values():

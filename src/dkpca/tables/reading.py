@@ -139,8 +139,8 @@ def read(path: Path, reading: Reading) -> Table:
 def opened(path: Path, reading: Reading) -> Iterator[Opened]:
     """Open a table; what goes wrong while it is looked at becomes a sentence: which row is too long, if one is."""
     with explained(path):
-        shown = None if "zeros" in reading.id_normalize else reading.id_column  # with the zeros that it may show
-        table = open_table(path, reading.dialect, id_column=shown)
+        padded = reading.id_column if "zeros" not in reading.id_normalize else None  # then zeros do not matter
+        table = open_table(path, reading.dialect, id_column=padded)
         try:
             yield table
         except pl.exceptions.PolarsError:
