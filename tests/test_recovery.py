@@ -688,7 +688,7 @@ def test_columns_of_which_nothing_is_sent_are_not_told_by_distances_and_take_not
 def test_a_kernel_of_ones_own_that_does_not_add_up_is_measured(rng):
     @dataclass(frozen=True)
     class Same(Overlap):
-        law = None
+        law = None  # type: ignore[assignment]
 
     X = rng.integers(0, 3, size=(80, 6)).astype(float)
     assert measure(summary_of(X, Same(0.2), 20), X).worst > 0.5
