@@ -144,7 +144,7 @@ def _joined(memory: Memory, folder: Folder) -> list[StudyMemory]:
     return sorted(here, key=attrgetter("number"))
 
 
-def _runs(kept: StudyMemory) -> bool:
+def _is_open(kept: StudyMemory) -> bool:
     """Whether this member has signed a plan and not closed it: one at a time in a folder."""
     return kept.kept("signature") is not None and kept.kept("closed") is None
 
@@ -152,7 +152,7 @@ def _runs(kept: StudyMemory) -> bool:
 def check_free(folder: Folder, memory: Memory, plan: Plan) -> None:
     """Refuse to join another plan beside one that this member has signed and not closed."""
     for each in _joined(memory, folder):
-        if _runs(each) and each.path.name != plan.id:
+        if _is_open(each) and each.path.name != plan.id:
             first = "run 'dkpca study close' first, with --give-up if it is running"
             raise InputError(f"plan {each.number} of this folder is signed here and not closed; {first}")
 
@@ -160,7 +160,7 @@ def check_free(folder: Folder, memory: Memory, plan: Plan) -> None:
 def seat(folder: Folder, memory: Memory) -> Membership:
     """Return this member's place in the study of a folder: in the plan it has signed, or else the one shown there."""
     here = _joined(memory, folder)
-    kept = next(filter(_runs, here), None)
+    kept = next(filter(_is_open, here), None)
     if kept is None:
         shown = _shown(folder)  # joined where the folder had another name, perhaps
         here += [each for each in memory.studies() if shown and each.member and each.path.name == shown.plan.id]
@@ -179,8 +179,8 @@ def seat_to_work(folder: Folder, memory: Memory) -> Membership:
     listed, number = found.listed(found.name), found.memory.number
     shown = None if Study(number, b"").member_file in listed else _shown(folder)
     if shown and shown.number == number and shown.plan.id != found.memory.path.name:
-        where = "pass the folder of the study that this member has joined, or join this one"
-        raise InputError(f"{folder.url}: has another study as its plan {number}; {where}")
+        how = "pass the folder of the study that this member has joined, or join this one"
+        raise InputError(f"{folder.url}: has another study as its plan {number}; {how}")
     write_own(folder, found.memory, listed)
     check_known(folder, memory, found.name, listed)
     return found
@@ -199,12 +199,12 @@ def close(folder: Folder, memory: Memory, *, give_up: bool = False) -> str:
     """Delete the keys of all plans that this member has joined in a folder; say what became of the last one."""
     with memory.locked():
         found = seat(folder, memory)
-        number, told, waiting = found.memory.number, "", _waiting(found)
-        if waiting and not give_up:
-            raise InputError(f"plan {number} {waiting}")
-        if waiting and found.signed is None:
+        number, told, unfinished = found.memory.number, "", _unfinished(found)
+        if unfinished and not give_up:
+            raise InputError(f"plan {number} {unfinished}")
+        if unfinished and found.signed is None:
             told = "; the others are not told, since it was not signed here: tell them"
-        elif waiting:
+        elif unfinished:
             told = _leave(found)
         written: Files | None = None  # a folder that cannot be read may hold numbers of this member
         with contextlib.suppress(StorageError):
@@ -229,7 +229,7 @@ def _leave(found: Membership) -> str:
         return f"; the others could not be told that you left ({error})"
 
 
-def _waiting(found: Membership) -> str:
+def _unfinished(found: Membership) -> str:
     """What would be lost if this member closed its plan now, and what to do first; empty if nothing would."""
     here, kept, listed = found.signed, found.memory, dict[str, Files]()
     if kept.kept("closed") is not None:
