@@ -41,16 +41,16 @@ from dkpca.protection import quantities
 from dkpca.protection.masks import POWERS
 from dkpca.rank import Recovery, stated
 from dkpca.settings import Compute, Fit
-from dkpca.wording import counted, in_bytes, in_percent, visible
+from dkpca.wording import counted, in_bytes, in_percent, some, visible
 
-ATTACKED = "How well an attacker who knows some rows could recover each column from all messages (R²; 1 = exactly):"
+DECIDE = "exclude such columns in party.toml, or list those that may be known under recoverable in limits.toml"
 ASSUMED = (
     "This assumes that no two other members put together what they have, and that the other parties' columns are "
     "real, unrelated to yours, vary in as many ways and have as many digits."
 )
 NONE_NEAR = (
-    "No small change would bring this plan within your limits and still send enough for its components: exclude "
-    "columns in party.toml, ask for fewer components, or have limits.toml changed."
+    "No small change would bring this plan within your limits and still send enough for its components: "
+    f"{DECIDE}, ask for fewer components, or have limits.toml changed."
 )
 TOO_MANY = (
     "Close earlier studies ('dkpca study close'): those that sent no number about your table then no longer count. "
@@ -61,6 +61,7 @@ SUMMED_OTHERWISE = (
 )
 UNMEASURED = "something that cannot be measured"  # and counts as recovered
 SHOWN_COLUMNS = 8  # or more, if more are above the limit
+HALVES = 4  # of the samples that a green plan is measured on once more
 LITTLE = 0.2  # of the variance
 LEAST = 1e-300  # kernel value that tells a distance
 MOST_ROWS, FEWEST_ROWS = 3000, 200  # of all parties together in a rehearsal, and of each
@@ -109,10 +110,11 @@ class Review:
     columns: Mapping[str, float]  # R squared by column, from the union of all that leaves and ever left
     findings: tuple[Finding, ...]
     nearest: str  # the nearest plan that is green; empty if this one is, or none is known
-    public: tuple[str, ...] = ()  # parties whose columns the center is taken to have
+    case: "Case | None" = None  # of a party; the center has none
     at_worst: float | None = None  # R squared where the others' columns hide nothing; None: they are not to hide any
     to_close: bool = False  # whether an earlier study counts that would not, were it closed
     dominant: str = ""  # the column with nearly all of the distances between samples, in words
+    elsewhere: Mapping[str, float] = field(default_factory=dict)  # R squared of more columns on half of the samples
     signed: bool = False  # whether this member has signed already
 
     @property
@@ -131,7 +133,8 @@ class Review:
             "recovery_at_worst": self.at_worst,
             "limits": [vars(finding) for finding in self.findings],
             "nearest": self.nearest,
-            "public": list(self.public),
+            "public": list(self.case.limits.public) if self.case else [],
+            "recovery_on_half": dict(self.elsewhere),
         }
 
     def words(self) -> list[str]:
@@ -146,13 +149,7 @@ class Review:
             lines.append(f"  taken out of the components: {', '.join(names)} of {owner}")
             if plan.protect == "blind":
                 lines.append(f"  {plan.center}, if it knows these, learns how similar their groups are in your table")
-        worst = sorted(self.columns.items(), key=lambda item: -item[1])
-        allowed = next((each.allowed for each in self.findings if each.limit == "recovery"), 1.0)
-        listed = max(SHOWN_COLUMNS, sum(value > allowed for _, value in worst))  # all that a party may exclude
-        lines += ["", ATTACKED] if worst else []
-        lines += [f"  {name}: {value:.2f}" for name, value in worst[:listed]]
-        if more := worst[listed:]:
-            lines.append(f"  {counted(len(more), 'more column')}: at most {more[0][1]:.2f}")
+        lines += ["", *self._recovered()] if self.case else []
         lines += [] if self.at_worst is None else [f"{ASSUMED} If they hid nothing: {self.at_worst:.2f}."]
         lines += ["", *(finding.words() for finding in self.findings), *self._to_consider()]
         if not self.green:
@@ -164,7 +161,7 @@ class Review:
             if plan.fit.get("n_components") == 1:
                 none_near = none_near.replace(" ask for fewer components,", "")
             lines.append(f"Nearest plan within your limits: {self.nearest}." if self.nearest else none_near)
-        only_if = ", if that assumption holds" * ((self.at_worst or 0.0) > allowed)
+        only_if = ", if that assumption holds" * ((self.at_worst or 0.0) > self._allowed)
         verdict = f"GREEN{only_if}" if self.green else "RED"
         then = "you have signed" if self.signed else "you may sign" if self.green else "'sign' refuses this plan"
         least = min((each.share for each in self.leaving), default=1.0)
@@ -173,6 +170,29 @@ class Review:
         # Names of columns and covariates are other people's words: a line must stay a line.
         fingerprint = f'Fingerprint (for --fingerprint, in quotes): "{shown(self.study.fingerprint)}"'
         return [*map(visible, lines), "", fingerprint, f"{verdict}: {then}.{but}"]
+
+    @property
+    def _allowed(self) -> float:
+        """R squared with which a column may be recovered, unless limits.toml names it."""
+        return next((each.allowed for each in self.findings if each.limit == "recovery"), 1.0)
+
+    def _recovered(self) -> Iterator[str]:
+        """Columns and how well they could be recovered, the worst first; all that a party may exclude."""
+        assert self.case is not None
+        known, allowed, free = counted(self.case.limits.known_rows, "row"), self._allowed, self.case.free
+        worst = sorted(self.columns.items(), key=lambda item: -item[1])
+        above = [name for name, value in worst if value > allowed]
+        share = f"{len(above)} of {counted(len(worst), 'column')}"
+        yield f"An attacker who knows {known} could recover {share} with R² above {allowed:g} (1 = exactly):"
+        listed = max(SHOWN_COLUMNS, len(above))
+        for name, value in worst[:listed]:
+            yield f"  {name}: {value:.2f}{' (may be recovered: limits.toml)' * (name in free)}"
+        if more := worst[listed:]:
+            yield f"  {counted(len(more), 'more column')}: at most {more[0][1]:.2f}"
+        if self.elsewhere:
+            found = ", ".join(f"{name} {value:.2f}" for name, value in self.elsewhere.items())
+            yield f"On a random half of your samples also: {found}. If it is so on those that all parties have,"
+            yield f"'run' refuses before any data leave. To be safe, {DECIDE}."
 
     def _to_consider(self) -> list[str]:
         """What a member should know of the plan beyond its limits."""
@@ -184,7 +204,8 @@ class Review:
         lines += [apart] if self.dominant else []
         if self.leaving and plan.protect == "blind":
             already = f"If {plan.center} might already hold another party's columns, list that party under public"
-            lines.append(f"{already} in limits.toml. Now: {', '.join(self.public) or 'none'}.")
+            known = self.case.limits.public if self.case else ()
+            lines.append(f"{already} in limits.toml. Now: {', '.join(known) or 'none'}.")
         if self.leaving and plan.fit.get("lacking") in ("mean", "complete"):
             told = {"mean": "; your mean row is used in their place"}
             also = told.get(plan.fit["lacking"], ", and what the others predict about them")
@@ -217,6 +238,11 @@ class Case:
         """Return a study as a party sees it; another number of own columns than it joined with is a finding."""
         columns = {party: study.members[party].columns for party in study.plan.parties} | {name: table.X.shape[1]}
         return cls(study.plan, fit, name, study.roster, columns, table, limits, memory)
+
+    @property
+    def free(self) -> set[str]:
+        """Columns that may be recovered, however well."""
+        return self.table.named(self.limits.recoverable)
 
     @cached_property
     def rows(self) -> Matrix:
@@ -331,11 +357,33 @@ def review(case: Case, study: Study) -> Review:
     # A member whose table is copies of any v gets a component near (K_own + K_others) v: known rows aim v at a
     # column. Where the others hide nothing, no aim tells more than K_own itself, measured as if it were sent.
     exposed = replace(case, limits=replace(case.limits, public=case.plan.parties))
-    at_worst = max(_worst(exposed, COPIES)[0].values(), default=0.0) if hidden else None
+    at_worst = _largest(exposed, _worst(exposed, COPIES)[0]) if hidden else None
+    elsewhere = {} if beyond or case.limits.recovery >= 1.0 else _on_halves(case)
     columns = worst | dict.fromkeys(case.in_the_clear, 1.0)
     found = None if case.fit.standardize else protocols.unscaled(case.fit, case.name).dominant_column(case.table.X)
     dominant = "" if found is None else f"{case.table.columns[found[0]]!r} makes up {in_percent(found[1])}"
-    return Review(study, leaving, columns, findings, nearest, case.limits.public, at_worst, to_close, dominant)
+    return Review(study, leaving, columns, findings, nearest, case, at_worst, to_close, dominant, elsewhere)
+
+
+def _largest(case: Case, columns: Mapping[str, float]) -> float:
+    """R squared of the column that is recovered best, of those that may not be."""
+    return max((value for name, value in columns.items() if name not in case.free), default=0.0)
+
+
+def _on_halves(case: Case) -> dict[str, float]:
+    """Columns that exceed the limit on a random half of the samples: at 'go' the samples are others, too."""
+    T, found, random = len(case.table.X), dict[str, float](), np.random.default_rng(0)
+    size = min(T, max((T + 1) // 2, case.plan.samples))
+    for _ in range(HALVES):
+        half = np.sort(random.permutation(T)[:size]).tolist()
+        columns, _ = _worst(replace(case, table=case.table.of_rows(half), made={}))
+        found |= {name: max(value, found.get(name, 0.0)) for name, value in columns.items()}
+    return _above(case, found)
+
+
+def _above(case: Case, columns: Mapping[str, float]) -> dict[str, float]:
+    """Columns that exceed the limit, of those that may not be recovered."""
+    return {name: value for name, value in columns.items() if value > case.limits.recovery and name not in case.free}
 
 
 def keep(memory: StudyMemory, found: Review, case: Case) -> None:
@@ -455,17 +503,16 @@ def _worst(case: Case, *others: str) -> tuple[dict[str, float], tuple[Leaving, .
 def at_go(case: Case, derived: Derived, rows: Sequence[int]) -> list[Finding]:
     """Limits that the plan exceeds with the real widths and the real samples; those of a batch are counted later."""
     table, fit, rows = case.table, case.fit, sorted(rows)  # in the table's order, as for the review
-    keys = None if table.keys is None else [table.keys[row] for row in rows]
-    apart = {column: values[rows] for column, values in table.covariates.items()}
-    ids = None if table.ids is None else [table.ids[row] for row in rows]
-    part = replace(table, X=table.X[rows], ids=ids, keys=keys, covariates=apart)
     widths = {each: kernel.gamma for each, kernel in derived.kernels.items() if hasattr(kernel, "gamma")}
     if isinstance(fit.gamma, str) and fit.protect != "sums" and widths:
         fit = replace(fit, gamma=widths)
     plan = replace(case.plan, samples=len(rows), batch_samples=len(rows))
-    case = replace(case, plan=plan, fit=fit, table=part, columns=derived.columns)
+    case = replace(case, plan=plan, fit=fit, table=table.of_rows(rows), made={}, columns=derived.columns)
     measured = _worst(case) if case.limits.recovery < 1.0 else ({}, ())  # no measure is above 1
-    return [each for each in _findings(case, *measured) if not each.ok]
+    above = _above(case, measured[0])
+    said = {"recovery": f" ({some(above)})"} if above else {}
+    beyond = [each for each in _findings(case, *measured) if not each.ok]
+    return [replace(each, asked=f"{each.asked}{said.get(each.limit, '')}") for each in beyond]
 
 
 def _widths(plan: Plan, fit: Fit) -> list[Any]:
@@ -751,11 +798,12 @@ def _left_before(case: Case) -> list[tuple[Seen, bool]]:
 
 def _findings(case: Case, columns: Mapping[str, float], leaving: Sequence[Leaving]) -> tuple[Finding, ...]:
     plan, fit, limits, table = case.plan, case.fit, case.limits, case.table
-    worst, rank = max(columns.values(), default=0.0), max((each.rank for each in leaving), default=0)
+    worst, rank = _largest(case, columns), max((each.rank for each in leaving), default=0)
     before = [about for about, _ in case.before]
     sent = plan.covariates.get(case.name, ()) if case.in_the_clear else ()
     willing = limits.recovery >= 1.0 or set(sent) <= set(limits.covariates)
     masked, strangers = case.summed_otherwise(table), sorted(set(limits.public) - set(plan.parties))
+    unknown = [name for name in limits.recoverable if not table.named([name])]
     finer = PRECISIONS.index(fit.precision) <= PRECISIONS.index(limits.precision)
     fewest = min(plan.samples, plan.batch_samples if plan.batches else plan.samples)
     return (
@@ -769,6 +817,7 @@ def _findings(case: Case, columns: Mapping[str, float], leaving: Sequence[Leavin
         Finding("covariates", ", ".join(limits.covariates) or "none", ", ".join(sent) or "none", willing),
         Finding("studies", limits.studies, len(before) + 1, len(before) + 1 <= limits.studies),
         *(Finding("public", f"one of {', '.join(plan.parties)}", each, ok=False, file="") for each in strangers),
+        *(Finding("recoverable", "a column of the table", each, ok=False, file="") for each in unknown),
         Finding(SUMMED_OTHERWISE, 0, masked, not masked, file=""),
     )
 
