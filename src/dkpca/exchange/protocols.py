@@ -21,7 +21,6 @@ from dkpca.fusion import FusedModel, audit, fuse, fused_model, scoring
 from dkpca.fusion.covariates import Covariates
 from dkpca.kernels import Kernel, Precomputed
 from dkpca.kernels.base import BALANCED, adjusted, center_weights, check_weights, combination, weighed
-from dkpca.linalg.arrays import MemoryLimit
 from dkpca.linalg.precision import Rounded
 from dkpca.messages import MaskedSum, Scores, Shape, Statistics, Summary, row_number_digest
 from dkpca.party import questions as q
@@ -65,15 +64,16 @@ class Terms:
     fewest_samples: int = 2
     gammas: tuple[float, float] = (0.0, math.inf)  # bounds of widths that follow from the data
     study: bool = False  # all agree to the derived values before any data, are told the result, and keep their seeds
-    dtype: str = "float64"  # precision in which the center computes
     places: Mapping[str, Any] | None = None  # of each party's samples among all; None: all have all, in one order
-    samples: str = ""  # digest of all samples in their order, where parties lack some
-    n_samples: int = 0  # that at least one party has, where that was found out
-    device: str | None = None  # where the center computes with landmarks
+    fusing: Mapping[str, Any] = field(default_factory=dict)  # how the center computes: other parameters of `fuse`
     covariates: Callable[[], Covariates] | None = None  # of all samples; asked for when the parties have their seeds
     taken_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # columns of covariates, by their owner
-    memory: MemoryLimit | None = None  # that the center's arrays may take
     batch: str = ""  # of new samples that are placed
+
+    @property
+    def own_places(self) -> Mapping[str, Any]:
+        """Places of each party's samples, where a party knows of no others; empty where all are asked about all."""
+        return {} if self.places is None or self.align != "position" else self.places
 
     def step(self, name: str) -> str:
         """Name of a step, unique also among those of all batches."""
@@ -85,7 +85,7 @@ T = TypeVar("T")
 Steps = Generator[Ask, Answers, T]
 Model = Callable[[], FusedModel]  # made when somebody looks at it
 Widths = Mapping[str, float | None]
-Agreed = q.Derived | None  # None: nobody was asked
+Sizes = q.Derived | None  # of all tables, and their samples; None: nobody was asked
 
 
 def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[FusedModel]:
@@ -95,12 +95,12 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[FusedModel]:
         yield _seeds(names, terms)
     if terms.align != "position":
         terms = yield from aligned(names, terms, union=settings.lacking in ("mean", "complete"))
-    if settings.protect == "sums":
-        model, agreed = yield from _by_sums(names, settings, terms)
-    else:
-        model, agreed = yield from _by_summaries(names, settings, terms)
+    by_sums = settings.protect == "sums"
+    needs_shape = by_sums or terms.study or widths_from(names, settings) == "shape"
+    shape = (yield from _shape(names, settings, terms)) if needs_shape else None
+    model = yield from (_by_sums if by_sums else _by_summaries)(names, settings, terms, shape)
     if settings.audit is not None:
-        model = yield from audited(names, model, settings.audit, agreed)
+        model = yield from audited(names, model, settings.audit, shape if terms.study else None)
 
     def results() -> Questions:
         given = partial(published, model())
@@ -147,7 +147,7 @@ def published(model: FusedModel, rows: Any = slice(None)) -> Scores:
     return fused_model.result(model, model.scores[rows], next(iter(model.summaries.values())).sample_digest)
 
 
-def audited(names: Sequence[str], model: Model, n_rows: int, agreed: Agreed = None) -> Steps[Model]:
+def audited(names: Sequence[str], model: Model, n_rows: int, agreed: Sizes = None) -> Steps[Model]:
     """Ask for true rows of samples that nobody knew before all summaries had arrived; return the model with them."""
 
     def received() -> Questions:
@@ -173,7 +173,7 @@ def new_rows(names: Sequence[str], batch: str, *, exact: bool = False, **sizes: 
 def place(names: Sequence[str], settings: Fit, model: Any, batch: str, terms: Terms) -> Steps[Any]:
     """Place a batch of new samples; return their scores. A party has the result in the place of the model."""
     terms = replace(terms, batch=batch)
-    sizes: dict[str, Any] = {"n_samples": 0, "of_fit": 0}
+    sizes: dict[str, Any] = {}
     if settings.protect != "none":
         yield _seeds(names, terms)
     if terms.align != "position":
@@ -182,14 +182,15 @@ def place(names: Sequence[str], settings: Fit, model: Any, batch: str, terms: Te
         shape = yield from _shape(names, settings, terms)
         whole = settings.lacking not in ("mean", "complete")  # else a party knows of its own samples only
         sizes = {"n_samples": shape.n_samples, "of_fit": model.scores.shape[0] * whole}
-    if terms.study and (settings.protect == "none" or (terms.taken_out and settings.protect != "blind")):
+    owned = terms.taken_out if settings.protect != "blind" else {}  # else they are in the owner's share
+    if terms.study and (settings.protect == "none" or owned):
         yield _same(names, terms, shape)  # masked sums are those of the samples that their masks are bound to
     if settings.protect == "none":
         rows = yield from new_rows(names, batch, **sizes)
         scores: Callable[[], Any] = cache(lambda: scoring.place(model, [rows[name] for name in names]).scores)
     else:
         scores = yield from _by_new_sums(names, settings, model, terms, shape)
-    for owner, columns in terms.taken_out.items() if settings.protect != "blind" else ():  # else in the owner's share
+    for owner, columns in owned.items():
         theirs = yield Ask(terms.step("covariates"), {owner: q.CovariatesWanted(columns, batch=batch, **sizes)})
         scores = cache(partial(_adjusted, model, scores, theirs, owner))
 
@@ -235,14 +236,11 @@ def _by_new_sums(
     return cache(projected)
 
 
-def _by_summaries(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[tuple[Model, Agreed]]:
+def _by_summaries(names: Sequence[str], settings: Fit, terms: Terms, shape: Sizes) -> Steps[Model]:
     """The paper: one summary from each party, fused."""
     blind = settings.protect == "blind"
-    needs_shape = terms.study or terms.align != "position" or widths_from(names, settings) == "shape"
-    shape = (yield from _shape(names, settings, terms)) if needs_shape else None
     widths = yield from _widths(names, settings, terms, shape)
-    agreed, covariates = yield from _go(settings, terms, shape, lambda: kernels_of(names, settings, widths()))
-    chosen = kernels_of(names, settings, widths()) if agreed is None else agreed.kernels
+    chosen, covariates = yield from _go(settings, terms, shape, lambda: kernels_of(names, settings, widths()))
     if settings.projection == "exact" and len(set(chosen.values())) > 1:
         raise InputError("projection='exact' needs one kernel of the joined table; use projection='extend'")
     n_samples = 0 if shape is None else shape.n_samples
@@ -257,18 +255,15 @@ def _by_summaries(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[tu
             [summaries[name] for name in names],
             center=settings.center and not blind,  # a blind center cannot: the parties have centered
             roster=names,
-            dtype=terms.dtype,
             law="sum" if blind else law,
             weights=center_weights(settings.weights, law),
             places=terms.places,
             lacking=str(settings.lacking),
-            samples=terms.samples,
-            device=terms.device,
             covariates=covariates(),
-            memory=terms.memory,
+            **terms.fusing,
         )
 
-    return cache(fused), agreed
+    return cache(fused)
 
 
 def fused_by(settings: Fit, summaries: Sequence[Summary], **others: Any) -> FusedModel:
@@ -285,11 +280,11 @@ def _same(names: Sequence[str], terms: Terms, shape: q.Derived) -> Ask:
 
 
 def _go(
-    settings: Fit, terms: Terms, shape: Agreed, chosen: Callable[[], dict[str, Kernel]]
-) -> Steps[tuple[Agreed, Callable[[], Covariates | None]]]:
-    """Have all parties agree to the derived values before any message with data; then ask for the covariates."""
+    settings: Fit, terms: Terms, shape: Sizes, chosen: Callable[[], dict[str, Kernel]]
+) -> Steps[tuple[dict[str, Kernel], Callable[[], Covariates | None]]]:
+    """Have all parties agree to the derived values, the kernels among them, before any data; ask for covariates."""
     if not terms.study:
-        return None, terms.covariates or (lambda: None)
+        return chosen(), terms.covariates or (lambda: None)
     assert shape is not None
     go = Ask(
         "go",
@@ -298,13 +293,14 @@ def _go(
         lambda told: isinstance(told, q.GoWanted),  # what it derives is checked by whoever has a table
     )
     yield go
+    agreed = go.one.derived.kernels
     if not terms.taken_out:
-        return go.one.derived, lambda: None
+        return agreed, lambda: None
     ((owner, columns),) = terms.taken_out.items()
     question = q.CovariatesWanted(columns, shape.n_samples, blind=settings.protect == "blind")
     told = yield Ask("covariates", {owner: question})
     named = f"{owner}: {', '.join(columns)}"
-    return go.one.derived, lambda: Covariates.of_basis(told[owner].rows.decode(), named)
+    return agreed, lambda: Covariates.of_basis(told[owner].rows.decode(), named)
 
 
 def summary_question(settings: Fit, chosen: Mapping[str, Kernel], party: str, n_samples: int) -> q.SummaryWanted:
@@ -326,13 +322,13 @@ def summary_question(settings: Fit, chosen: Mapping[str, Kernel], party: str, n_
     )
 
 
-def _by_sums(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[tuple[Model, Agreed]]:
+def _by_sums(names: Sequence[str], settings: Fit, terms: Terms, shape: Sizes) -> Steps[Model]:
     """Masked sums: the center gets the joint distances or inner products, as if one party had all columns."""
+    assert shape is not None
     kernel, derived = joint_kernel(names, settings)
-    shape = yield from _shape(names, settings, terms)
     what = quantities.of_fit(kernel, shape.n_samples, settings.n_landmarks, settings.precision)
-    agreed, covariates = yield from _go(settings, terms, shape, lambda: dict.fromkeys(names, kernel))
-    known = kernel if agreed is None else agreed.kernels[names[0]]
+    chosen, covariates = yield from _go(settings, terms, shape, lambda: dict.fromkeys(names, kernel))
+    known = chosen[names[0]]
     joined = yield from _added(settings, terms, known, what, shape)
 
     def fused() -> FusedModel:
@@ -342,9 +338,9 @@ def _by_sums(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[tuple[M
             width = joint.width_of(known, joined()) if told is None else told[names[0]]
             final = replace(known, gamma=_checked(width, terms))  # type: ignore  # a kernel with a width
         summary = joint.summary_of(final, joined())
-        return fused_by(settings, [summary], dtype=terms.dtype, law=None, weights=None, covariates=covariates())
+        return fused_by(settings, [summary], law=None, weights=None, covariates=covariates(), **terms.fusing)
 
-    return cache(fused), agreed
+    return cache(fused)
 
 
 def _seeds(names: Sequence[str], terms: Terms) -> Ask:
@@ -373,7 +369,7 @@ def aligned(names: Sequence[str], terms: Terms, *, union: bool = False) -> Steps
         return terms
     _check_enough(len(q.numbers_in(matched.one.common)), terms)
     places = {name: np.sort(q.numbers_in(each.places)) for name, each in matched.questions.items()}  # type: ignore
-    return replace(terms, places=places, n_samples=matched.one.n_samples)
+    return replace(terms, places=places)
 
 
 def _by_ring(names: Sequence[str], terms: Terms, union: bool) -> Steps[Callable[[], dict[str, list[bytes]]]]:
@@ -421,7 +417,7 @@ def _shape(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[q.Derived
     shapes: Mapping[str, Shape] = yield Ask(terms.step("shape"), questions)
     # A party sees its own shape only, and takes the columns of the others from the plan.
     (one, first), *others = shapes.items()
-    for name, shape in others if terms.places is None or terms.n_samples else ():
+    for name, shape in others if not terms.own_places else ():
         if (shape.n_samples, shape.samples) != (first.n_samples, first.samples):
             both = f"{first.n_samples} and {shape.n_samples}"
             raise FusionError(f"parties {one!r} and {name!r} have different samples ({both}), or in another order")
@@ -431,7 +427,7 @@ def _shape(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[q.Derived
             raise FusionError(f"party {name!r} answered that its table has {said}")
     if not batch:
         _check_enough(first.n_samples, terms)
-        if terms.places is None or terms.n_samples:  # else each party has other samples, and the center checks
+        if not terms.own_places:  # else each party has other samples, and the center checks
             _check_components(settings, first.n_samples)
     columns = {**terms.columns, **{name: shape.n_features for name, shape in shapes.items()}}
     return q.Derived(first.n_samples, first.samples, {name: columns[name] for name in names}, {})
@@ -465,11 +461,10 @@ def widths_from(names: Sequence[str], settings: Fit) -> Literal["settings", "sha
 
 def kernels_of(names: Sequence[str], settings: Fit, widths: Widths) -> dict[str, Kernel]:
     """Kernel of each party with its width, for the law and the weights of the fit."""
-    families = {name: settings.family_of(name) for name in names}
-    named = {name: family for name, family in families.items() if isinstance(family, type)}
+    made: dict[str, Any] = {name: settings.family_of(name) for name in names}
+    named = {name: family for name, family in made.items() if not isinstance(family, Kernel)}
     new = {n: cls.from_settings(gamma=widths.get(n), centered=settings.center) for n, cls in named.items()}
-    new = adjusted(new, degree=settings.degree, coef0=settings.coef0)
-    made: dict[str, Kernel] = {n: new[n] if isinstance(family, type) else family for n, family in families.items()}
+    made |= adjusted(new, degree=settings.degree, coef0=settings.coef0)
     one = len(set(made.values())) == 1 and settings.weights is None
     joint_law = next(iter(made.values())).law
     if not one or (settings.law is not None and (joint_law is None or joint_law.name != settings.law)):
@@ -477,7 +472,7 @@ def kernels_of(names: Sequence[str], settings: Fit, widths: Widths) -> dict[str,
     return weighed(made, settings.weights, combination(made, settings.law).law)
 
 
-def known_widths(names: Sequence[str], settings: Fit, terms: Terms, shape: Agreed) -> Widths | None:
+def known_widths(names: Sequence[str], settings: Fit, terms: Terms, shape: Sizes) -> Widths | None:
     """Widths that follow from the settings and the numbers of columns; None where they follow from the data."""
     gamma, of, source = settings.gamma, open_widths(names, settings), widths_from(names, settings)
     if isinstance(gamma, Mapping):
@@ -492,12 +487,11 @@ def known_widths(names: Sequence[str], settings: Fit, terms: Terms, shape: Agree
     if gamma is None:
         return dict.fromkeys(of, 1.0 / sum(shape.columns[name] for name in of))
     # The mean squared distance of a standardized column over all pairs of T samples is 2 T / (T - 1).
-    own = {} if terms.places is None or terms.n_samples else terms.places  # of tables that lack samples
-    sizes = {name: len(own[name]) if own else shape.n_samples for name in of}
+    sizes = {name: len(terms.own_places.get(name, range(shape.n_samples))) for name in of}
     return _one_for_alike(settings, {n: 2.0 * shape.columns[n] * T / (T - 1.0) for n, T in sizes.items()}, terms, of)
 
 
-def _widths(names: Sequence[str], settings: Fit, terms: Terms, shape: Agreed) -> Steps[Callable[[], Widths]]:
+def _widths(names: Sequence[str], settings: Fit, terms: Terms, shape: Sizes) -> Steps[Callable[[], Widths]]:
     """Widths of the parties whose kernel is given by its name only; those that follow from the data are asked for."""
     known = known_widths(names, settings, terms, shape)
     if known is not None:
@@ -549,34 +543,33 @@ def _added(
     names, standardize = tuple(shape.columns), settings.standardize and not terms.batch  # new ones as in the fit
     about = (terms.run, names, kernel, what, terms.batch, result, standardize)
 
-    def asked(part: int, values: Mapping[str, float], lengths: Mapping[str, float]) -> q.SumsWanted:
+    def first_piece(values: Mapping[str, float], lengths: Mapping[str, float]) -> q.SumsWanted:
         most = {name: values.get(name, 1.0) for name in names}  # what is told of others is not what is expected
         longest = {name: max(lengths.get(name, 1.0), 2.0**-1000) for name in names}
-        return q.SumsWanted(f"{before}sums-{part}", *about, bounds=most, length_bounds=longest, part=part)
+        return q.SumsWanted(f"{before}sums-1", *about, bounds=most, length_bounds=longest)
 
     def bounded_by(answers: Answers) -> Questions:
         sent = [[answers[n].values for n in names], [answers[n].lengths for n in names]]
         most = [dict.fromkeys(names, masks.largest_power(each)) for each in sent]
-        return dict.fromkeys(names, asked(1, *most))
+        return dict.fromkeys(names, first_piece(*most))
 
-    known = {name: quantities.bounds_without_data(what, kernel, shape.columns[name]) for name in names}
-    bounds = {name: most for name, most in known.items() if most is not None}
-    if standardize and len(bounds) == len(names):
-        most = [{name: both[part] for name, both in bounds.items()} for part in (0, 1)]
-        first = Ask(f"{before}sums-1", dict.fromkeys(names, asked(1, *most)))
+    def expected(told: Any) -> bool:
+        return isinstance(told, q.SumsWanted) and told == first_piece(told.bounds, told.length_bounds)
+
+    known = [quantities.bounds_without_data(what, kernel, count) for count in shape.columns.values()]
+    bounds = [both for both in known if both is not None]  # of all parties, or of none
+    pieces: Questions | Callable[[], Questions]
+    if standardize and bounds:
+        most = [dict(zip(names, each, strict=True)) for each in zip(*bounds, strict=True)]
+        pieces = dict.fromkeys(names, first_piece(*most))
     else:
         answers = yield Ask(f"{before}bounds", dict.fromkeys(names, q.BoundsWanted(f"{before}bounds", *about)))
-        first = Ask(
-            f"{before}sums-1",
-            partial(bounded_by, answers),
-            expects=lambda told: isinstance(told, q.SumsWanted) and told == asked(1, told.bounds, told.length_bounds),
-        )
-    total = None
+        pieces = partial(bounded_by, answers)
+    ask, total = Ask(f"{before}sums-1", pieces, expects=expected), None
     for part in range(1, len(what.pieces) + 1):
-        ask = first
         if part > 1:
-            question = asked(part, first.one.bounds, first.one.length_bounds)
-            ask = Ask(question.step, dict.fromkeys(names, question))
+            piece = replace(ask.one, step=f"{before}sums-{part}", part=part)
+            ask = Ask(piece.step, dict.fromkeys(names, piece))
         sent: Mapping[str, MaskedSum] = yield ask
         if sent:  # the masks cancel; a party sees nobody's numbers
             total = np.zeros((what.rows, what.columns)) if total is None else total
@@ -585,7 +578,7 @@ def _added(
     def joined() -> Joined:
         assert total is not None, "only the center adds up"
         n_features = sum(shape.columns.values())
-        return Joined(what, total, first.one.rings, len(names), n_features, shape.samples, terms.run)
+        return Joined(what, total, ask.one.rings, len(names), n_features, shape.samples, terms.run)
 
     return joined
 

@@ -291,9 +291,9 @@ def _under_masks(party: Party, numbers: Any, question: q.MaskedWanted, part: str
     if question.run != party.run or question.roster != tuple(party.roster):
         raise ProtectionError(f"party {party.name!r} was asked for another sum than the one it agreed to")
     # Masks belong to the question and to the samples: other samples under the same masks would show a difference.
-    ids = party.sample_ids(question.batch)
-    samples = "" if ids is None else party.common_digest(len(ids), question.batch)
-    about = q.digest(question) if ids is None else f"{q.digest(question)} of {samples}"
+    ids, about = party.sample_ids(question.batch), q.digest(question)
+    if ids is not None:
+        about += f" of {party.common_digest(len(ids), question.batch)}"
     return masks.under_masks(numbers, party.name, party.roster, party.pair_keys(question.batch), about, part)
 
 
