@@ -31,7 +31,6 @@ from dkpca.settings import Compute, Fit
 Tables = Mapping[str, Array | Callable[[str], Array]]  # numbers, or what opens a file from what its columns are
 States = dict[str, PartyState | SumState]
 BATCH = "new"
-HERE = Compute()
 
 
 def fit(

@@ -394,8 +394,9 @@ def _matched(lists: Mapping[str, list[bytes]], ring: bool, keep_all: bool, batch
     from dkpca.protection.psi import intersection, union
 
     found = intersection(lists)
-    n_samples, places = union(lists) if keep_all else (len(next(iter(found.values()))), None)
-    if not next(iter(found.values())):
+    n_common = len(next(iter(found.values())))
+    n_samples, places = union(lists) if keep_all else (n_common, {})
+    if not n_common:
         count = Counter(token for own in lists.values() for token in set(own))
         shared = {party: sum(count[token] > 1 for token in set(own)) for party, own in lists.items()}
         said = ", ".join(f"{party} {n:,}" for party, n in sorted(shared.items(), key=lambda item: item[1]))
@@ -403,9 +404,9 @@ def _matched(lists: Mapping[str, list[bytes]], ring: bool, keep_all: bool, batch
             f"no sample is common to all; shared with another party: {said}; check that all "
             "write ids alike, and name the right column of ids"
         )
-    own = {name: None if places is None else q.packed_numbers(places[name]) for name in found}
+    own = {name: q.packed_numbers(each) for name, each in places.items()}
     return {
-        name: q.MatchedGiven(len(lists[name]), q.packed_numbers(positions), n_samples, ring, own[name], batch)
+        name: q.MatchedGiven(len(lists[name]), q.packed_numbers(positions), n_samples, ring, own.get(name), batch)
         for name, positions in found.items()
     }
 
