@@ -41,7 +41,8 @@ class Ask:
     asked: Questions | Callable[[], Questions]  # a function makes questions that hold what only the center knows
     readers: Literal["center", "parties", "next", "all"] = "center"
     # "parties": each answers each other one, unseen by the center; "next": each answers the one after it in the ring.
-    expects: Callable[[Any], bool] = lambda told: False  # whether a party may take such a question
+    tells: type[q.Question] | None = None  # kind that only the center makes; None: each party makes it itself
+    fits: Callable[[Any], bool] = lambda told: True  # whether a party may take what the center made
 
     @cached_property
     def questions(self) -> Questions:
@@ -52,6 +53,10 @@ class Ask:
     def one(self) -> Any:
         """The question, where it is the same for all."""
         return next(iter(self.questions.values()))
+
+    def expects(self, told: q.Question) -> bool:
+        """Whether a party may take such a question from the center."""
+        return self.tells is not None and isinstance(told, self.tells) and self.fits(told)
 
 
 @dataclass(frozen=True)
@@ -96,7 +101,7 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[FusedModel]:
     if terms.align != "position":
         terms = yield from aligned(names, terms, union=settings.lacking in ("mean", "complete"))
     by_sums = settings.protect == "sums"
-    needs_shape = by_sums or terms.study or widths_from(names, settings) == "shape"
+    needs_shape = by_sums or terms.study or widths_from(names, settings) == "shape"  # else nobody is told it
     shape = (yield from _shape(names, settings, terms)) if needs_shape else None
     model = yield from (_by_sums if by_sums else _by_summaries)(names, settings, terms, shape)
     if settings.audit is not None:
@@ -111,19 +116,17 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[FusedModel]:
         told = {n: replace(given(rows[n]), n_parties=len(names)) for n in names}  # masked sums have one summary
         return {n: q.ResultGiven(told[n], model().weights.get(n, 1.0), slopes=owned.get(n)) for n in names}
 
-    def expected(told: Any) -> bool:
-        if not isinstance(told, q.ResultGiven) or told.batch:
-            return False
+    def planned(told: Any) -> bool:
         # Another weight than one of the plan's would single out a party in the scores of new samples.
         weights = settings.weights.values() if isinstance(settings.weights, Mapping) else (1.0,)
-        planned = isinstance(settings.weights, str) or told.weight in weights
+        weighs = isinstance(settings.weights, str) or told.weight in weights
         # So would more components than the plan's, made up so that the others' shares of them are nothing.
         wanted = settings.n_components
-        planned = planned and (not isinstance(wanted, int) or told.scores.scores.shape[1] <= wanted)
-        return planned and told.scores.row_means is None
+        few = not isinstance(wanted, int) or told.scores.scores.shape[1] <= wanted
+        return weighs and few and told.scores.row_means is None and not told.batch
 
     if terms.study or settings.protect == "blind":
-        yield Ask("result", results, expects=expected)
+        yield Ask("result", results, tells=q.ResultGiven, fits=planned)
     return model()
 
 
@@ -154,7 +157,7 @@ def audited(names: Sequence[str], model: Model, n_rows: int, agreed: Sizes = Non
         sent = {name: wire.fingerprint(summary) for name, summary in model().summaries.items()}
         return dict.fromkeys(names, q.ReceivedGiven(sent))
 
-    revealed = yield Ask("received", received, "all", lambda told: isinstance(told, q.ReceivedGiven))
+    revealed = yield Ask("received", received, "all", q.ReceivedGiven)
     nonces = b"".join(bytes.fromhex(revealed[name].nonce) for name in names)
     seed = int.from_bytes(hashlib.sha256(nonces).digest()[:6], "big")
     if agreed is None:
@@ -171,17 +174,18 @@ def new_rows(names: Sequence[str], batch: str, *, exact: bool = False, **sizes: 
 
 
 def place(names: Sequence[str], settings: Fit, model: Any, batch: str, terms: Terms) -> Steps[Any]:
-    """Place a batch of new samples; return their scores. A party has the result in the place of the model."""
+    """Place a batch of new samples; return their scores. A party has the result in the place of the model.
+
+    In the open, and not in a study, `new_rows` are asked for instead.
+    """
     terms = replace(terms, batch=batch)
-    sizes: dict[str, Any] = {}
     if settings.protect != "none":
         yield _seeds(names, terms)
     if terms.align != "position":
         yield from aligned(names, terms)
-    if settings.protect != "none" or terms.study:
-        shape = yield from _shape(names, settings, terms)
-        whole = settings.lacking not in ("mean", "complete")  # else a party knows of its own samples only
-        sizes = {"n_samples": shape.n_samples, "of_fit": model.scores.shape[0] * whole}
+    shape = yield from _shape(names, settings, terms)
+    whole = settings.lacking not in ("mean", "complete")  # else a party knows of its own samples only
+    sizes: dict[str, Any] = {"n_samples": shape.n_samples, "of_fit": model.scores.shape[0] * whole}
     owned = terms.taken_out if settings.protect != "blind" else {}  # else they are in the owner's share
     if terms.study and (settings.protect == "none" or owned):
         yield _same(names, terms, shape)  # masked sums are those of the samples that their masks are bound to
@@ -189,7 +193,7 @@ def place(names: Sequence[str], settings: Fit, model: Any, batch: str, terms: Te
         rows = yield from new_rows(names, batch, **sizes)
         scores: Callable[[], Any] = cache(lambda: scoring.place(model, [rows[name] for name in names]).scores)
     else:
-        scores = yield from _by_new_sums(names, settings, model, terms, shape)
+        scores = yield from _by_new_sums(settings, terms, model, shape)
     for owner, columns in owned.items():
         theirs = yield Ask(terms.step("covariates"), {owner: q.CovariatesWanted(columns, batch=batch, **sizes)})
         scores = cache(partial(_adjusted, model, scores, theirs, owner))
@@ -199,8 +203,7 @@ def place(names: Sequence[str], settings: Fit, model: Any, batch: str, terms: Te
         return dict.fromkeys(names, q.ResultGiven(replace(told, n_parties=len(names)), batch=batch))
 
     if terms.study:
-        of_batch: Any = lambda told: isinstance(told, q.ResultGiven) and told.batch == batch  # noqa: E731
-        yield Ask(terms.step("result"), results, expects=of_batch)
+        yield Ask(terms.step("result"), results, tells=q.ResultGiven, fits=lambda told: told.batch == batch)
     return scores()
 
 
@@ -213,9 +216,7 @@ def _adjusted(model: FusedModel, scores: Callable[[], Any], theirs: Answers, own
     return scoring.adjusted(model, scores(), dict(zip(known, rows.T, strict=True)))
 
 
-def _by_new_sums(
-    names: Sequence[str], settings: Fit, model: Any, terms: Terms, shape: q.Derived
-) -> Steps[Callable[[], Any]]:
+def _by_new_sums(settings: Fit, terms: Terms, model: Any, shape: q.Derived) -> Steps[Callable[[], Any]]:
     """Scores of new samples as masked sums: of the parties' shares, or of what the joint kernel is formed of."""
     result = model if isinstance(model, Scores) else published(model)
     n_samples, n_components = result.scores.shape
@@ -290,7 +291,7 @@ def _go(
         "go",
         lambda: dict.fromkeys(shape.columns, q.GoWanted(replace(shape, kernels=chosen()))),
         "all",
-        lambda told: isinstance(told, q.GoWanted),  # what it derives is checked by whoever has a table
+        q.GoWanted,  # what it derives is checked by whoever has a table
     )
     yield go
     agreed = go.one.derived.kernels
@@ -359,10 +360,8 @@ def aligned(names: Sequence[str], terms: Terms, *, union: bool = False) -> Steps
     matched = Ask(
         terms.step("matched"),
         lambda: _matched(lists(), ring, union, batch),
-        expects=lambda told: (
-            isinstance(told, q.MatchedGiven)
-            and (told.ring, told.places is not None, told.batch) == (ring, union, batch)
-        ),
+        tells=q.MatchedGiven,
+        fits=lambda told: (told.ring, told.places is not None, told.batch) == (ring, union, batch),
     )
     yield matched
     if not union:
@@ -504,9 +503,8 @@ def _widths(names: Sequence[str], settings: Fit, terms: Terms, shape: Sizes) -> 
         if len(of) < len(names) or len(set(plain.values())) > 1:
             needs = "one kernel for all parties; give gamma by party, or standardize=True"
             raise InputError(f"protect='blind' derives gamma from a sum over all parties, which needs {needs}")
-        one = q.Derived(1, "0" * 64, dict.fromkeys(names, 1), {})
-        what, kernel = Addends("statistic", 1, 1, 64), plain[names[0]]
-        joined = yield from _added(settings, terms, kernel, what, one)
+        one = q.Derived(1, "0" * 64, dict.fromkeys(names, 1), {})  # the numbers of samples and columns do not matter
+        joined = yield from _added(settings, terms, plain[names[0]], Addends("statistic", 1, 1, 64), one)
         return lambda: _one_for_alike(settings, {names[0]: float(joined().total[0, 0])}, terms, names)
     questions = {name: q.StatisticsWanted(kernel, settings.standardize) for name, kernel in plain.items()}
     statistics: Mapping[str, Statistics] = yield Ask("statistics", questions)
@@ -554,8 +552,8 @@ def _added(
         most = [dict.fromkeys(names, masks.largest_power(each)) for each in sent]
         return dict.fromkeys(names, first_piece(*most))
 
-    def expected(told: Any) -> bool:
-        return isinstance(told, q.SumsWanted) and told == first_piece(told.bounds, told.length_bounds)
+    def fits(told: q.SumsWanted) -> bool:
+        return told == first_piece(told.bounds, told.length_bounds)
 
     known = [quantities.bounds_without_data(what, kernel, count) for count in shape.columns.values()]
     bounds = [both for both in known if both is not None]  # of all parties, or of none
@@ -566,7 +564,7 @@ def _added(
     else:
         answers = yield Ask(f"{before}bounds", dict.fromkeys(names, q.BoundsWanted(f"{before}bounds", *about)))
         pieces = partial(bounded_by, answers)
-    ask, total = Ask(f"{before}sums-1", pieces, expects=expected), None
+    ask, total = Ask(f"{before}sums-1", pieces, tells=q.SumsWanted, fits=fits), None
     for part in range(1, len(what.pieces) + 1):
         if part > 1:
             piece = replace(ask.one, step=f"{before}sums-{part}", part=part)
