@@ -72,7 +72,9 @@ def back_turned(guide: Any, message: Any) -> Any:
 
 def recovered(factors: list[Any], table: Any) -> float:
     seen = [Seen(factor, Linear(), 0.0, min(factor.shape)) for factor in factors]
-    return against(seen, table, known_rows=30).worst
+    # What directions contain is counted whoever knows how to mix them; here it is there by chance.
+    attacks = against(seen, table, known_rows=30).by_attack
+    return max(max(found) for attack, found in attacks.items() if attack != "content")
 
 
 class TestANarrowKernelInABlindFit:

@@ -99,8 +99,17 @@ def test_limits_that_no_message_meets_refuse_instead_of_sending_less():
 
 @pytest.mark.longer
 def test_limits_count_more_known_rows_as_more_danger():
-    few, many = limited(0.9, known_rows=3), limited(0.9)
-    assert summarized(rank=23, limits=few)[0].rank > summarized(rank=23, limits=many)[0].rank
+    """A column that follows from the one direction sent, but not by a line: three rows do not show how."""
+    random = np.random.default_rng(0)
+    t = random.uniform(-1.0, 1.0, size=(300, 1))
+    X = np.hstack([t + random.normal(size=(300, 200)), 0.01 * np.sin(5.0 * t)])
+
+    def sent(**limits):
+        return dkpca.summarize(X, party="clinic", kernel=Linear(), rank=1, limits=limited(0.6, **limits))[0]
+
+    assert sent(known_rows=3).rank == 1
+    with pytest.raises(PolicyError, match=r"who knows 30 rows recovers a column from rank 1 with R² 0\.8"):
+        sent()
 
 
 @pytest.mark.longer

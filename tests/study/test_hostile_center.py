@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from scipy.linalg import eigh
 from scipy.spatial.distance import cdist
+from sklearn.decomposition import FastICA
 
 from dkpca import wire
 from dkpca.errors import InputError, ProtectionError, WireError
@@ -52,6 +53,12 @@ def tables(n=120, width=25, names=NAMES):
     """Tables of independent columns; of 25 of them, a careful plan is green."""
     random = np.random.default_rng(0)
     return {name: ([f"s{row}" for row in range(n)], random.normal(size=(n, width))) for name in names}
+
+
+def without_content(monkeypatch):
+    """Attack with known rows only, as a careless review does."""
+    attacks = {name: attack for name, attack in recovery.ATTACKS.items() if name != "content"}
+    monkeypatch.setattr(recovery, "ATTACKS", attacks)
 
 
 def received(consortium, writer, step, kind):
@@ -342,33 +349,29 @@ def test_masked_sums_are_red_where_the_center_may_have_another_partys_columns(tm
 
 
 @pytest.mark.parametrize("kernel", [RBF(0.1), Laplacian(0.1), Linear(), Polynomial(0.1)], ids=lambda k: k.name)
-def test_further_rows_are_as_far_from_those_attacked_as_in_the_sum(kernel):
+def test_rows_are_as_far_apart_as_in_the_sum(kernel):
     prepared = 5.0 * np.random.default_rng(1).normal(size=(60, 3)) + 1.0
     metric = "cityblock" if kernel.name == "laplacian" else "sqeuclidean"
-    found = leaving._distances(kernel, prepared, 40)
-    np.testing.assert_allclose(found, cdist(prepared, prepared[:40], metric), atol=1e-9)
-    squared = cdist(prepared, prepared, "sqeuclidean")
-    points = recovery.points(squared[:40, :40])
-    every = np.vstack([points, recovery.placed(points, squared[:40, :40], squared[40:, :40])])
-    np.testing.assert_allclose(cdist(every, every, "sqeuclidean"), squared, atol=1e-9)
+    np.testing.assert_allclose(leaving._distances(kernel, prepared), cdist(prepared, prepared, metric), atol=1e-9)
 
 
 @pytest.mark.parametrize("protect", ["sums", "blind"])
 def test_independent_columns_of_many_samples_are_in_the_review(protect, tmp_path, monkeypatch):
-    """The careless twin of masked sums looks for components among the rows that it attacks otherwise: fewer."""
+    """The careless twin of masked sums asks what known rows tell, and not what is contained in the sums."""
     random, names = np.random.default_rng(5), [f"s{row}" for row in range(2500)]
     given = {name: (names, random.exponential(size=(2500, 50))) for name in NAMES}
     fit = {"protect": protect, "kernel": "linear", "standardize": True, "n_components": 150}
     consortium = founded(tmp_path, fit, CAUTIOUS | {"recovery": 0.7}, given)
     found = consortium.at("airline", study.review)
     if protect == "sums":
-        monkeypatch.setattr(recovery, "MOST_SAMPLES", 600)
+        without_content(monkeypatch)
         careless = max(consortium.at("airline", study.review).columns.values())
         assert careless < max(found.columns.values()) - 0.1
     # What the center has: all columns, up to a rotation. It searches from anywhere.
     X, own = np.hstack([X for _, X in given.values()]), given["airline"][1]
     joint = (X - X.mean(axis=0)) / X.std(axis=0)
-    components = recovery.independent_components(joint @ np.linalg.qr(random.normal(size=(150, 150)))[0])
+    turned = joint @ np.linalg.qr(random.normal(size=(150, 150)))[0]
+    components = FastICA(whiten="unit-variance", random_state=0, tol=1e-3).fit_transform(turned)
     real = max(np.max(np.corrcoef(column, components.T)[0, 1:] ** 2) for column in own.T)
     assert [finding.limit for finding in found.findings if not finding.ok] == ["recovery"]
     assert max(found.columns.values()) > real - 0.05 > 0.7
@@ -418,7 +421,7 @@ def test_columns_of_the_others_that_hide_little_are_in_the_review(others, width,
         name: ([f"s{row}" for row in range(120)], others(random, 120)) for name in NAMES[1:]
     }
     sums = {"gamma": 0.01, "protect": "sums", "n_components": 2}
-    consortium = founded(tmp_path, sums, CAUTIOUS | {"recovery": 0.6}, given)
+    consortium = founded(tmp_path, sums, CAUTIOUS | {"recovery": 0.85}, given)
     found = consortium.at("airline", study.review)
     monkeypatch.setattr(reviews, "COUNTED", (leaving.INDEPENDENT,))
     careless = consortium.at("airline", study.review)
@@ -445,7 +448,7 @@ def test_whole_numbers_of_the_others_hide_nothing_in_masked_sums(tmp_path, monke
     sums = {"kernel": "linear", "protect": "sums", "n_components": 2}
     consortium = founded(tmp_path, sums, MEASURED, given)
     found = consortium.at("airline", study.review).columns
-    monkeypatch.setattr(recovery, "on_grid", lambda table: np.zeros(table.shape[1], dtype=bool))
+    without_content(monkeypatch)
     careless = consortium.at("airline", study.review).columns
     consortium.sign().finish()
     (joined,) = decode_model((tmp_path / "center/result/model.safetensors").read_bytes()).summaries.values()
@@ -457,7 +460,7 @@ def test_whole_numbers_of_the_others_hide_nothing_in_masked_sums(tmp_path, monke
     own = [f"airline{column}" for column in range(5)]
     assert min(real) > 0.95
     assert min(found[name] for name in own) > 0.95
-    assert max(careless[name] for name in own) < 0.85
+    assert max(careless[name] for name in own) < 0.92
 
 
 def aimed(known, n, copies=60):
@@ -537,7 +540,8 @@ def test_another_party_decodes_zeros_and_ones_from_a_blind_result_and_the_review
 
 
 def test_a_blind_plan_is_green_without_assumptions_where_the_own_columns_are_many(tmp_path):
-    found = founded(tmp_path, BLIND | {"kernel": "linear"}, CAUTIOUS, tables(400, 200)).at("airline", study.review)
+    fit = BLIND | {"kernel": "linear", "rank": 40}
+    found = founded(tmp_path, fit, CAUTIOUS, tables(400, 200)).at("airline", study.review)
     assert found.at_worst is not None
     assert max(found.columns.values()) < found.at_worst < CAUTIOUS["recovery"]
     assert found.words()[-1] == "GREEN: you may sign."
@@ -615,7 +619,7 @@ def test_a_made_up_result_gives_a_partys_share_of_new_samples_and_the_review_has
     consortium = founded(tmp_path, fit, CAUTIOUS | {"batches": 1}, given, batches=1, batch_samples=50)
     found = consortium.at("airline", study.review)
     assert [finding.limit for finding in found.findings if not finding.ok] == ["recovery"]
-    assert found.nearest.endswith(", without batches")
+    assert not found.nearest  # five columns beside forty are told by the result, too
     (tmp_path / "airline/limits.toml").write_text(Limits(**MEASURED).to_toml())
     said = max(consortium.at("airline", study.review).columns.values())
     consortium.sign()
@@ -720,10 +724,10 @@ def test_a_review_that_was_cut_short_is_not_signed(tmp_path, monkeypatch):
     consortium = careful(tmp_path)
     fingerprint = consortium.at("airline", study.review).study.fingerprint[:40]
 
-    def killed(memory, found, case):
+    def killed(found, case):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(reviews, "keep", killed)
+    monkeypatch.setattr(reviews, "kept", killed)
     with pytest.raises(KeyboardInterrupt):
         consortium.at("airline", study.review)
     with pytest.raises(InputError, match="has not been reviewed"):
@@ -870,7 +874,7 @@ class TestASecondStudy:
         columns = Q @ one @ eigh(two, one)[1]
         real = [np.max(np.corrcoef(column, columns.T)[0, 1:] ** 2) for column in less["airline"][1].T]
         assert np.median(real) > 0.9
-        assert alone < 0.65
+        assert alone < 0.9
         for path in (tmp_path / "airline/studies").iterdir():
             shutil.copytree(path, second.root / "airline/studies" / path.name)
         assert min(second.at("airline", study.review).columns.values()) > 0.99
@@ -901,8 +905,8 @@ class TestASecondStudy:
         for path in (tmp_path / "airline/studies").iterdir():
             shutil.copytree(path, second.root / "airline/studies" / path.name)
         both = second.at("airline", study.review).columns
-        assert max(alone.values()) < 0.9
-        assert both["airline39"] > 0.85
+        assert max(alone.values()) < 0.99
+        assert both["airline39"] > (0.85 if change == "the first sample is gone" else 0.999)
 
     @pytest.mark.parametrize("change", ["a sample less", "a column measured anew"])
     def test_of_two_blind_ones_the_results_tell_the_columns_and_it_is_red(self, change, tmp_path):
@@ -944,7 +948,7 @@ class TestASecondStudy:
         X = X[:, :-1] if change == "a column less" else X
         (tmp_path / (change or "first")).mkdir()
         given["airline"] = ([f"{named}{row}" for row in range(90)], X)
-        return founded(tmp_path / (change or "first"), self.WIDE, CAUTIOUS | {"studies": 2}, given)
+        return founded(tmp_path / (change or "first"), self.WIDE, CAUTIOUS | {"studies": 2, "recovery": 0.8}, given)
 
     @pytest.mark.parametrize(("change", "named"), [("a number", "s"), ("a number", "t"), ("a column less", "s")])
     def test_of_a_wide_table_is_red_where_it_differs_a_little(self, change, named, tmp_path):
@@ -993,7 +997,7 @@ class TestASecondStudy:
         return consortium.root / "airline" / "studies" / consortium.plan.id
 
     LINEAR: dict[str, Any] = BLIND | {"kernel": "linear"}
-    ROOM: dict[str, Any] = CAUTIOUS | {"recovery": 0.6}
+    ROOM: dict[str, Any] = CAUTIOUS | {"recovery": 0.8}
 
     @pytest.mark.parametrize("first", ["sums", "blind", "none"])
     def test_of_another_mode_is_measured_as_if_no_fit_were_blind(self, first, tmp_path):
@@ -1093,7 +1097,9 @@ class TestASecondStudy:
         self.four(tmp_path).sign("airline")
         (path,) = (tmp_path / "airline/studies").glob("*/left.json")
         about = json.loads(path.read_text())
-        path.write_text(json.dumps({name: about[name] for name in ("parties", "protect", "keys", "columns")}))
+        path.write_text(
+            json.dumps({name: about[name] for name in ("protect", "keys", "columns")} | {"parties": NAMES})
+        )
         found = self.second(tmp_path, self.SUMS, ANYTHING, width=FEW, later=120).at("airline", study.review)
         assert [each.limit for each in found.findings if not each.ok] == [reviews.SUMMED_OTHERWISE]
         assert set(found.columns.values()) == {1.0}

@@ -92,12 +92,6 @@ class Case:
         fitting = min(MOST_ROWS // len(self.plan.parties), MANY_NUMBERS // max(1, sum(self.columns.values())))
         return np.sort(self._drawn[: min(recovery.MOST_ROWS, max(FEWEST_ROWS, fitting))])
 
-    @property
-    def more(self) -> Matrix:
-        """Further rows, among which independent components are looked for with these."""
-        most = min(recovery.MOST_SAMPLES, recovery.MOST_NUMBERS // max(1, sum(self.columns.values())))
-        return np.sort(self._drawn[len(self.rows) : most])
-
     @cached_property
     def _drawn(self) -> Matrix:
         if (about := ("drawn", id(self.table))) not in self.made:
@@ -197,7 +191,7 @@ def leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
     # In the open and under masked sums the result is made of what the center has anyway; a blind center has less.
     count, hidden = model.n_components, plan.protect == "blind"
     scores = np.asarray(to_numpy(model.scores))
-    result = plain(scores, table, None if placed is None else to_numpy(placed)[len(rows) :]) if hidden else None
+    result = plain(scores, table) if hidden else None
     if result is not None:  # it mixes the columns of all
         n_features, mixed = min(sum(case.columns.values()), *scores.shape), _on_a_grid(case, tables)
         result = replace(result, n_features=n_features, mixed=mixed)
@@ -211,8 +205,7 @@ def leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
     # blind center may tell a made-up result of which the others' shares are nothing, and the sum is this party's.
     for batch in range(plan.batches):
         new = placed if plan.protect == "sums" else own["new/rows"].factor.decode()
-        new = np.asarray(to_numpy(new))
-        seen_new = None if batch else plain(new[: len(rows)], table, new[len(rows) :])
+        seen_new = None if batch else plain(np.asarray(to_numpy(new)), table)
         what = f"batch {batch + 1} of new samples" + ", measured as if the others' shares hid nothing" * hidden
         yield Leaving(what, center, 8 * plan.batch_samples * count, seen_new)
 
@@ -282,7 +275,7 @@ def _to_a_party(case: Case, model: FusedModel, scores: Matrix, tables: Mapping[s
 
 def _on_a_grid(case: Case, tables: Mapping[str, Matrix], reader: str = "") -> Matrix:
     """Columns of the others, but for one that reads, of so few digits that they can be found as the own ones are."""
-    others = [Z[: len(case.rows)] for each, Z in tables.items() if each not in (case.name, reader)]
+    others = [Z for each, Z in tables.items() if each not in (case.name, reader)]
     return np.hstack([np.empty((len(case.rows), 0)), *(Z[:, recovery.on_grid(Z)] for Z in others)])
 
 
@@ -292,32 +285,27 @@ def _sums(case: Case, model: FusedModel, tables: Mapping[str, Matrix]) -> Iterat
     (joined,) = model.summaries.values()
     added = quantities.of_fit(joined.kernel, n_samples, case.fit.n_landmarks, case.fit.precision)
     size = sum(added.count(piece) for piece in added.pieces) * added.bits // 8 + 8 * n_samples * added.lengths
-    n_rows, n_features = joined.n_samples, sum(case.columns.values())
+    n_features = sum(case.columns.values())
     what, kernel = "inner products" if added.lengths else "distances", joined.kernel
     if case.fit.standardize and kernel.columns_are == "quantities":
-        tables = {each: standardized(Z, *column_scales(Z[:n_rows])) for each, Z in tables.items()}
+        tables = {each: standardized(Z, *column_scales(Z)) for each, Z in tables.items()}
     yield from _of_the_rest(case, model, tables)
     if n_features < n_samples:
         # Others' columns on a grid are found in the sums, as the own ones are: they hide nothing.
         tables = {each: Z if each == case.name else Z * ~recovery.on_grid(Z) for each, Z in tables.items()}
-    apart = {each: _distances(kernel, Z, n_rows) for each, Z in tables.items()}
-    total = np.sum([*apart.values()], axis=0)
-    found = recovery.points(total[:n_rows])
-    others = recovery.placed(found, total[:n_rows], total[n_rows:])
-    seen = Seen(found, Linear(), 0.0, n_features, others)
+    apart = {each: _distances(kernel, Z) for each, Z in tables.items()}
+    found = recovery.points(np.sum([*apart.values()], axis=0))
+    seen = Seen(found, Linear(), 0.0, n_features, n_samples)
     yield Leaving(f"masked sums: the joint {what}", plan.center, size, seen)
-    # Its similar pairs are steps of paths, and its kernel says which columns are categories; its independent
-    # components are those of the distances.
-    matrix = replace(recovery.seen_in(joined, np.arange(n_rows)), n_features=0)
+    # Its similar pairs are steps of paths, and its kernel says which columns are categories.
+    matrix = replace(recovery.seen_in(joined, np.arange(joined.n_samples)), n_features=0, n_samples=n_samples)
     yield Leaving("the joint kernel matrix, computed from these sums", plan.center, 0, matrix)
     known = sorted(set(case.limits.public) & set(plan.parties) - {case.name})
     if not known:
         return
     # A center that has another party's columns subtracts what these add.
-    own = apart[case.name]
-    alone, found = f"your own {what}, less what the columns of {', '.join(known)} add", recovery.points(own[:n_rows])
-    others = recovery.placed(found, own[:n_rows], own[n_rows:])
-    yield Leaving(alone, plan.center, 0, plain(found, case.table, others))
+    alone = f"your own {what}, less what the columns of {', '.join(known)} add"
+    yield Leaving(alone, plan.center, 0, plain(recovery.points(apart[case.name]), case.table))
 
 
 def _of_the_rest(case: Case, model: FusedModel, tables: Mapping[str, Matrix]) -> Iterator[Leaving]:
@@ -334,27 +322,27 @@ def _of_the_rest(case: Case, model: FusedModel, tables: Mapping[str, Matrix]) ->
         means = kernel.finish(F @ F.T).mean(axis=0) if kernel.sends_diagonal else (F @ F.T).mean(axis=0)
         K += means + means[:, None] - means.mean()
     other = max(others, key=lambda each: case.columns[each])
-    apart = kernel.alone().squared_distances(K, LEAST) - _distances(kernel, tables[other], len(S))[: len(S)]
-    seen = Seen(recovery.points(apart), Linear(), 0.0, sum(case.columns.values()) - case.columns[other])
+    apart = kernel.alone().squared_distances(K, LEAST) - _distances(kernel, tables[other])
+    n_features = sum(case.columns.values()) - case.columns[other]
+    seen = Seen(recovery.points(apart), Linear(), 0.0, n_features, len(case.table.X))
     yield Leaving(f"the distances that the components show, less those of {other}", other, 0, seen)
 
 
-def _distances(kernel: Kernel, Z: Matrix, n_rows: int) -> Matrix:
-    """Squared distances of a party's rows from those that are attacked, the first, as the kernel sees them."""
+def _distances(kernel: Kernel, Z: Matrix) -> Matrix:
+    """Squared distances of a party's rows as the kernel sees them."""
     if kernel.unit_diagonal:
-        return quantities.Compared(kernel, Z[:n_rows], Z[:n_rows]).between(Z, Z[:n_rows])
-    Z = Z - Z[:n_rows].mean(axis=0)  # which changes no distance, and keeps its digits
+        return quantities.Compared(kernel, Z, Z).between(Z, Z)
+    Z = Z - Z.mean(axis=0)  # which changes no distance, and keeps its digits
     lengths = np.array([kernel.partial(row, row).item() for row in Z[:, None]])  # |x - y|^2 = |x|^2 + |y|^2 - 2 x'y
-    return np.asarray(lengths[:, None] + lengths[None, :n_rows] - 2.0 * np.asarray(kernel.partial(Z, Z[:n_rows])))
+    return np.asarray(lengths[:, None] + lengths - 2.0 * np.asarray(kernel.partial(Z, Z)))
 
 
 def _rehearsed(case: Case) -> tuple[Heard, FusedModel, Any, dict[str, Matrix]]:
     """Run the protocols of the plan in this process, with stand-ins for the others' columns; return all tables, too.
 
-    The result of a blind fit is that of an open one by the sum law, in which further rows are placed as new samples.
+    The result of a blind fit is that of an open one by the sum law.
     """
-    plan, name, n_rows, hidden = case.plan, case.name, len(case.rows), case.fit.protect != "none"
-    X = case.table.X[np.concatenate([case.rows, case.more if hidden else case.more[:0]])]
+    plan, name, X = case.plan, case.name, case.table.X[case.rows]
     fit = replace(case.fit, lacking=None)  # here nobody lacks any
     fit = replace(fit, protect="none", law="sum") if fit.protect == "blind" else fit
     _, widest = max((case.columns[each], each) for each in plan.parties)
@@ -372,17 +360,15 @@ def _rehearsed(case: Case) -> tuple[Heard, FusedModel, Any, dict[str, Matrix]]:
             Z = X[rows][:, np.arange(Z.shape[1]) % X.shape[1]]
         elif each != name:
             Z = _independent(kernel, Z, X)
-        opened: Any = lambda *_, Z=Z[:n_rows]: Z  # noqa: E731
-        again: Any = opened if case.fit.protect == "sums" else lambda *_, Z=Z: Z
+        opened: Any = lambda *_, Z=Z: Z  # noqa: E731
         about = (each, opened, plan.parties, "review", each.encode(), each.encode())
-        parties[each] = Party(*about, again, limits=case.summarizes_within if each == name else ANYTHING)
+        parties[each] = Party(*about, opened, limits=case.summarizes_within if each == name else ANYTHING)
         tables[each] = Z
     heard: Heard = {}
     drive = partial(in_process.drive, parties=parties, compute=Compute(n_jobs=1), heard=heard)
     terms = Terms("review", columns=case.columns, study=True)
     model = drive(protocols.fit(plan.parties, fit, terms))[0]
-    wanted = plan.batches or (case.fit.protect == "blind" and len(X) > n_rows)
-    placed_again = drive(protocols.place(plan.parties, fit, model, "new", terms))[0] if wanted else None
+    placed_again = drive(protocols.place(plan.parties, fit, model, "new", terms))[0] if plan.batches else None
     return heard, model, placed_again, tables
 
 
@@ -401,23 +387,21 @@ def _independent(kernel: Kernel, Z: Matrix, own: Matrix) -> Matrix:
     return Z * (min(1.0, size * spread) or 1.0)
 
 
-def plain(factor: Matrix, table: OwnTable, others: Matrix | None = None) -> Seen:
-    """Numbers that are seen as they are, and those of others; of size one, since squares of large ones overflow."""
+def plain(factor: Matrix, table: OwnTable) -> Seen:
+    """Numbers that are seen as they are; of size one, since squares of large ones overflow."""
     size = float(np.max(np.abs(factor), initial=0.0)) or 1.0
-    others = None if others is None else np.clip(others / size, -recovery.WILD, recovery.WILD)
-    return Seen(factor / size, Linear(), 0.0, table.X.shape[1], others)
+    return Seen(factor / size, Linear(), 0.0, table.X.shape[1], len(table.X))
 
 
-def left_before(case: Case) -> list[tuple[Seen, bool]]:
-    """What earlier studies let out about these rows, zeros for others; and whether columns may weigh otherwise."""
+def left_before(case: Case) -> list[Seen]:
+    """What earlier studies let out about these rows, zeros for others."""
     found = []
     for study, again in zip(case.before, case.again, strict=True):
         if study not in case.shared:
             continue
         rows = [place for place, row in enumerate(case.rows) if row in again]
-        reweighted = case.fit.standardize or study.standardize  # as other samples have other deviations
         for factor in study.factors.values():
             here = np.zeros((len(case.rows), factor.shape[1]))
             here[rows] = factor[[again[row] for row in case.rows[rows]]]
-            found.append((plain(here, case.table), reweighted))
+            found.append(plain(here, case.table))
     return found

@@ -283,14 +283,14 @@ def _worst(case: Case, *others: str) -> tuple[dict[str, float], tuple[Leaving, .
         try:
             now = tuple(leaves(here_case, is_known=len(widths) == 1))
             own = [each.seen for each in now if each.seen is not None]
-            seen = own + [each for each, _ in before]
-            if told_by_two or any(each.what.startswith(UNMEASURED) for each in now):  # however few rows are known
+            seen = own + before
+            # Two full matrices X W X' with other weights W have the columns as their generalized eigenvectors.
+            full = before and recovery.are_crowded(sum(each.factor.shape[1] for each in seen), len(case.rows))
+            if told_by_two or full or any(each.what.startswith(UNMEASURED) for each in now):  # and no row is needed
                 here = dict.fromkeys(table.columns, 1.0)
             elif seen:
-                told = attack(seen, table.X[case.rows], united=bool(before)).columns
-                reweighted = [each for each, otherwise in before if otherwise]
-                twice = recovery.told_twice(own, reweighted, table.X[case.rows], len(table.X))
-                here = dict(zip(table.columns, np.maximum(told, twice).tolist(), strict=True))
+                told = attack(seen, table.X[case.rows]).columns
+                here = dict(zip(table.columns, told, strict=True))
         except (DKPCAError, ValueError, np.linalg.LinAlgError) as error:  # as of numbers that overflow under a width
             now = (Leaving(f"{UNMEASURED}: {error}", case.plan.center, 0, plain(table.X[case.rows], table)),)
             here = dict.fromkeys(table.columns, 1.0)

@@ -153,10 +153,6 @@ class Kernel(ABC):
         own = namespace(K).linalg.diagonal(K)
         return own[:, None] + own[None, :] - 2.0 * K
 
-    def derivative(self, x: Array, Y: Array) -> Array | None:
-        """Derivative of a row's distances from others by its numbers; None if a rotation of all rows changes none."""
-        return None
-
     @property
     def adds_up(self) -> bool:
         """Whether equal kernels of all parties add up to the kernel of the joined table, entry by entry."""

@@ -175,9 +175,6 @@ class Laplacian(OfDistance):
         xp = namespace(X, Y)
         return summed_over_columns(lambda x, y: xp.abs(x - y), X, Y)
 
-    def derivative(self, x: Array, Y: Array) -> Array | None:
-        return namespace(Y).sign(x - Y)
-
     def scale_by_column(self, X: Array) -> Array:
         xp = namespace(X)
         n = X.shape[0]
@@ -250,9 +247,6 @@ class ChiSquared(OfDistance):
     def partial(self, X: Array, Y: Array) -> Array:
         xp = namespace(X, Y)  # zero where both are
         return summed_over_columns(lambda x, y: xp.where(x + y > 0, (x - y) / or_one(x + y), 0.0) * (x - y), X, Y)
-
-    def derivative(self, x: Array, Y: Array) -> Array | None:
-        return (x - Y) * (x + 3.0 * Y) / or_one((x + Y) ** 2)
 
     def scale_by_column(self, X: Array) -> Array:
         # No closed form: the mean over all pairs of at most MOST_ROWS evenly spaced rows, column by column.

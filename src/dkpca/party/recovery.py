@@ -3,12 +3,14 @@
 The party runs the attacks on itself, on exactly what is about to leave, and sees R squared by column on rows that the
 attacker did not know. Nothing of it leaves. Each attack takes what was seen, the truth and draws of known rows, and
 returns R squared by column, one line per draw; None where it has no meaning. Unknown rows count for its score alone.
-Only the search for independent components starts at the truth, which errs to the safe side: by much for flat columns
-(0.88 where a search from anywhere finds nothing). For decoding and few values, whether they would succeed is counted.
+
+Two are counts, not attacks: what the directions of a message contain of a column ("content"), and whether it has
+enough bits to try all rows ("decoding"). A search for the right mixture of directions, with few known rows or none,
+finds what is special about a column (skewness, whole numbers, a place in the spectrum); here it always does.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
 from typing import Any
@@ -20,7 +22,7 @@ from scipy.spatial.distance import cdist
 
 from dkpca.errors import InputError
 from dkpca.kernels import Kernel, Linear
-from dkpca.linalg.arrays import quiet, to_numpy
+from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.precision import Rounded
 from dkpca.linalg.rows import column_scales, standardized
 from dkpca.messages import Summary
@@ -35,25 +37,22 @@ SIMILAR = (0.1, 0.25, 0.5)  # pairs beyond this share of a sample's similarity t
 MOST_AT_ONCE = 256  # columns whose regressions are formed together: 29 penalties of each
 NEAREST = 4  # known rows that a guess is the mean of
 CAUTION = 0.1  # kernel values below this share of what the message left out of a diagonal are noise
-MOST_COMPONENTS = 500  # looked for by ICA, among ...
-MOST_SAMPLES = 10_000  # ... so many samples
-MOST_NUMBERS = 2**23  # of these
-NEARLY_SENT = 0.25  # share of such a column's length off all that was sent: with more it is not there
+MOST_COORDINATES = 500  # leading ones, as far as a message tells distances
 RARE = 0.1  # of the samples: known rows hardly tell about a column that fewer have
 RARE_ROWS = 5  # attacked of such a column, whatever the others are; fewer of one value are named by chance
 FAR_OUT = 10.0  # standard deviations from the mean; if several rows are so far out, they are one in a hundred at most
 FENCE = 1.5  # Tukey's, of quartile ranges beyond the quartiles: values beyond are far out
 FARTHEST = 50  # one sample in so many is far out
-FEWEST_ROWS = 3  # that two studies share: fewer have no directions to compare
 LEFT = 20  # rows that an attacker of few does not know
+SEPARATED = 10  # samples for each direction, by which these are told apart
 CROWDED = 0.9  # directions for each sample: among more, a column lies by chance
-STEPS = 20  # of ICA from the truth: what many samples do not hold there is lost in few
+STEPS = 20  # of projection pursuit
+EXACT = -float(np.log2(np.finfo(float).eps))  # bits of a number that is on no grid
 ON_GRID = 1e-9  # of a column's range, by which numbers of a grid may be off it
 FINEST_GRID = 1e-7  # step of one, as a share of that range: among finer ones all numbers are on a grid by chance
 MIXED = 0.9  # a direction of a message that is a mixture of columns but for this share tells bits of a row
 ENOUGH = 0.9  # of a row's bits: with these most rows are told
 MANY_VALUES = 7.0  # bits of a column with any number of values, however few are told
-WEIGHED_ROWS = 100  # by which a distance's scales of columns are found, and at most so many that are moved
 ROUNDING = 1e-13  # directions shorter than this share of the longest are no part of what was sent
 WILD = 1e100  # a guess of a number of size 1 beyond this is as wrong as any
 
@@ -66,7 +65,7 @@ class Seen:
     kernel: Kernel
     left_out: float  # of a diagonal entry of the Gram matrix, on average
     n_features: int  # columns the message says the party has
-    others: Matrix | None = None  # further samples of the factor: with more, independent components are found better
+    n_samples: int = 0  # of the message, if these are some of them
     squares: Matrix | None = None  # (n_samples, 1): squared lengths of the rows, where the message has these
     mixed: Matrix | None = None  # others' columns on a grid, which are in it too
 
@@ -85,16 +84,6 @@ class Seen:
         """Squared distances between the samples, as far as the factor tells them."""
         K = self.factor @ self.factor.T
         return np.asarray(self.kernel.squared_distances(K, max(CAUTION * self.left_out, 1e-12)))
-
-    @cached_property
-    def of_all(self) -> Matrix:
-        """Leading coordinates of these samples, and after them of the others, by their distances from these."""
-        n, leading = len(self.factor), self.coordinates[:, : min(self.n_features, MOST_COMPONENTS)]
-        found, size = [leading], float(np.max(np.abs(self.squared), initial=0.0)) or 1.0  # that coordinates are in
-        for part in [] if self.others is None else np.array_split(self.others, 1 + len(self.others) // MOST_ROWS):
-            both = replace(self, factor=np.vstack([self.factor, part]), others=None).squared
-            found.append(placed(leading, self.squared / size, both[n:, :n] / size))
-        return np.vstack(found)
 
 
 @dataclass(frozen=True)
@@ -117,7 +106,7 @@ class Truth:
         """Bring columns to one scale, which no score depends on; codes of categories are read as numbers too."""
         # Numbers: centered columns of length 1; a constant column is all zero. Behind them, centered: one 0/1 column
         # for each category; or each column with values far out, which are most of the variance, cut off at fences,
-        # who has anything but the value that half of the samples have, and who has one that few have.
+        # and one 0/1 column for each value that stands for itself.
         size = np.abs(table).max(axis=0)
         size = np.where(size > 0, size, 1.0)
         numbers = table / size  # first, since squares may overflow
@@ -129,7 +118,9 @@ class Truth:
         if columns_are == "categories":
             behind = np.hstack([scaled[:, j, None] == found for j, (found, _) in enumerate(counted)]).astype(float)
             column = np.repeat(np.arange(p), [len(found) for found, _ in counted])
-            group, unit = p + column, np.ones(len(column))
+            # Scored by itself, but for those that a few samples have, of which some are named by chance.
+            often = np.concatenate([times >= RARE_ROWS for _, times in counted])
+            group, unit = np.where(often, 2 * p + np.arange(len(column)), p + column), np.ones(len(column))
         else:
             # Where half of the samples have one value, so that quartiles are equal, they are those of the others.
             most = np.array([found[np.argmax(times)] for found, times in counted])
@@ -137,38 +128,68 @@ class Truth:
             usual = (scaled == most) & (low == high) & ~constant
             low, high = np.nanquantile(np.where(usual, np.nan, scaled), [0.25, 0.75], axis=0)
             inner = np.clip(scaled, low - FENCE * (high - low), high + FENCE * (high - low))
-            inner, has = np.where(usual, scaled, inner), (scaled != most).astype(float)
+            inner = np.where(usual, scaled, inner)
             far = np.flatnonzero((inner != scaled).any(axis=0))
-            mostly = np.flatnonzero([len(found) > 2 and 2 * times.max() >= n for found, times in counted])
-            rare = dict[int, Any]()  # the rarest value of each column of few that does not stand out by chance
-            for j, (found, times) in enumerate(counted):
-                least = times[times >= RARE_ROWS].min(initial=n)
-                if 2 < len(found) <= np.sqrt(n) and least < RARE * n:
-                    rare[j] = found[times == least][0]
-            named = np.array([scaled[:, j] == each for j, each in rare.items()], dtype=float).reshape(-1, n).T
-            behind = np.hstack([inner[:, far], has[:, mostly], named])
-            column = np.array([*far, *mostly, *rare], dtype=int)
+            alone = [(j, value) for j, (found, times) in enumerate(counted) for value in _codes(found, times)]
+            named = np.array([scaled[:, j] == value for j, value in alone], dtype=float).reshape(-1, n).T
+            behind = np.hstack([inner[:, far], named])
+            column = np.array([*far, *(j for j, _ in alone)], dtype=int)
             group, unit = p + np.arange(len(column)), np.linalg.norm(behind - behind.mean(axis=0), axis=0)
         values = np.hstack([numbers / lengths, (behind - behind.mean(axis=0)) / unit])
         column, group = (np.concatenate([np.arange(p), each]) for each in (column, group))
+        group = np.unique(group, return_inverse=True)[1]
         return cls(values, lengths * (size / size.max()), column, group, scaled, columns_are == "categories")
 
     def score(self, guess: Matrix, known: Matrix) -> Matrix:
         """R squared by column on the rows not known, as numbers, categories or cut off: the most; 0 for constants."""
-        others, group = np.setdiff1d(np.arange(len(guess)), known), self.group[: guess.shape[1]]
+        others = np.setdiff1d(np.arange(len(guess)), known)
         # R^2 = 1 - |truth - guess|^2 / |truth - mean|^2, over the rows that the attacker did not know.
         truth = self.values[others, : guess.shape[1]]
-        missed = np.bincount(group, ((truth - np.clip(guess[others], -WILD, WILD)) ** 2).sum(axis=0))
-        variance = np.bincount(group, ((truth - truth.mean(axis=0)) ** 2).sum(axis=0))
+        missed = ((truth - np.clip(guess[others], -WILD, WILD)) ** 2).sum(axis=0)
+        return self.explained(missed, ((truth - truth.mean(axis=0)) ** 2).sum(axis=0))
+
+    def explained(self, missed: Matrix, variance: Matrix) -> Matrix:
+        """R squared by column, from squared errors and variances of its numbers and values: the most of them."""
+        group, best = self.group[: len(missed)], np.zeros(self.n_columns)
+        missed, variance = np.bincount(group, missed), np.bincount(group, variance)
         found = np.where(variance > 1e-24, 1.0 - missed / np.maximum(variance, 1e-24), 0.0)
-        best = np.zeros(self.n_columns)
         np.maximum.at(best, self.column[np.unique(group, return_index=True)[1]], found)
         return best
+
+
+def _codes(values: Matrix, times: Matrix) -> Matrix:
+    """Values that may stand for themselves: each of few that some samples have, or one that many have, as gaps do."""
+    n = int(np.sum(times))
+    if len(values) ** 2 <= n:
+        return values[times >= RARE_ROWS] if len(values) > 2 else values[:0]
+    return values[times >= max(RARE_ROWS, RARE * n)]
 
 
 def on_grid(table: Matrix) -> Matrix:
     """Which columns are on a grid, as numbers of few digits are."""
     return np.isfinite([_n_values(column) for column in table.T])
+
+
+def by_content(seen: Seen, truth: Truth) -> Matrix:
+    """R squared of columns on the directions that were sent, adjusted for their number: what is in these of them."""
+    # A value that few have is in directions of a few samples each by chance: who has it is found by `by_shape`.
+    has = np.mean(truth.values > 0, axis=0)
+    often = (np.arange(len(has)) < truth.n_columns) | ((has >= RARE) & (has <= 1.0 - RARE))
+    V, n, told = truth.values * often, len(truth.values), np.zeros(truth.n_columns)
+    for part in (seen.factor, seen.coordinates[:, : min(seen.n_features, MOST_COORDINATES)]):
+        D = in_equal_lengths(part)
+        if are_crowded(D.shape[1], n):  # the leading ones count, unless more rows tell all apart
+            if part is seen.factor and SEPARATED * D.shape[1] <= seen.n_samples:
+                return np.asarray(np.ptp(truth.table, axis=0) > 0)
+            D = in_equal_lengths(part[:, : n // 4])
+        rest = ((V - D @ (D.T @ V)) ** 2).sum(axis=0) * (n - 1) / (n - 1 - D.shape[1])
+        told = np.maximum(told, truth.explained(rest, (V**2).sum(axis=0)))
+    return np.clip(told, 0.0, 1.0)
+
+
+def are_crowded(n_directions: int, n_rows: int) -> bool:
+    """Whether so many directions contain a good deal of any column by chance."""
+    return n_directions > n_rows // 4
 
 
 def _n_values(column: Matrix) -> float:
@@ -202,34 +223,6 @@ def by_paths(similar: float, seen: Seen, *about: Any) -> Matrix | None:
     return regressed(points(lengths**2), *about)
 
 
-def by_rotation(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
-    """Points are the columns up to a rotation and a shift: Procrustes finds both from fewer rows than ridge."""
-    values, points = truth.values[:, : truth.n_columns], seen.coordinates[:, : truth.n_columns]
-
-    def guesses(known: Matrix) -> list[Matrix]:
-        with quiet():  # a column that is tiny beside the others is guessed wildly
-            turned = rotated(points, known, (values * truth.lengths)[known]) / truth.lengths
-        return [turned, unmixed(seen.factor, known, values[known])]
-
-    return best_of(guesses, truth, draws)
-
-
-def by_independence(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
-    """Independent components of the points; the known rows only tell which of them a column is, and its unit."""
-    values = truth.values[:, : truth.n_columns]
-    found = independent_components(seen.of_all, values)[: len(values)]
-
-    def guesses(known: Matrix) -> list[Matrix]:
-        # Each column is matched with the component that explains most of its known values by a straight line.
-        F, V = found[known] - found[known].mean(axis=0), values[known] - values[known].mean(axis=0)
-        slopes = (F.T @ V) / np.maximum((F**2).sum(axis=0), 1e-300)[:, None]
-        which = np.argmax(slopes**2 * (F**2).sum(axis=0)[:, None], axis=0)
-        guess = (found - found[known].mean(axis=0))[:, which] * slopes[which, np.arange(truth.n_columns)]
-        return [guess + values[known].mean(axis=0)]
-
-    return best_of(guesses, truth, draws)
-
-
 def by_shape(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | None:
     """Naming who has what few samples have, and how many they are: as many of those farthest out."""
     T, scores = len(truth.values), np.zeros((len(draws), truth.n_columns))
@@ -254,37 +247,17 @@ def by_shape(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | None
     return scores
 
 
-def by_lengths(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | None:
-    """Regression on what the message says about the lengths of rows, beyond those of the factor."""
-    if seen.squares is None:
-        return None
-    # A column with few large numbers is about the root of what is beyond the factor, less what the others have there.
-    beyond = _to_one(seen.squares - (seen.factor**2).sum(axis=1, keepdims=True))
-    roots = [np.sqrt(np.maximum(beyond - np.quantile(beyond, share), 0.0)) for share in (0.0, 0.25, 0.5)]
-    tried = [regressed(each, truth, draws) for each in (*roots, np.hstack([beyond, *roots]))]
-    return np.asarray(np.max(tried, axis=0))
-
-
-def by_values(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
-    """Searching what was sent for columns on a grid, which are there once, if at all; then for what is beside."""
-    scores, n = np.zeros((len(draws), truth.n_columns)), len(truth.values)
-    varying = np.flatnonzero(np.linalg.norm(truth.values, axis=0) > 0)
-    V = truth.values[:, varying] / np.linalg.norm(truth.values[:, varying], axis=0)
-    bits = n * np.array([_bits(each, -np.log2(np.finfo(float).eps)) for each in V.T])
-    for part in (seen.factor, seen.coordinates[:, : min(seen.n_features, MOST_COMPONENTS)]):
-        # A column that is in the m directions sent, but for a share, is told so many bits by the other n - m; all of
-        # its samples together have n times its entropy. It is found by turns, as the nearest vector that was sent and
-        # the nearest on the grid (difference map), or as a short vector of a lattice (LLL).
-        D = in_equal_lengths(part)
-        rest = np.maximum(np.linalg.norm(V - D @ (D.T @ V), axis=0), np.finfo(float).eps)
-        found = (rest < NEARLY_SENT) & ((n - 1 - D.shape[1]) * -np.log2(rest) > bits)
-        scores[:, truth.column[varying[found]]] = 1.0
-        # What a column adds to inner products points one way among the features; without it, others are seen better.
-        F = _to_one(part - part.mean(axis=0))
-        ways = scipy.linalg.orth(np.linalg.lstsq(F, V[:, found], rcond=None)[0])
-        if 0 < ways.shape[1] < F.shape[1]:
-            scores = np.maximum(scores, regressed(F - F @ ways @ ways.T, truth, draws))
-    return scores
+def by_lengths(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
+    """Regression on the lengths of rows: in the message, and beyond it where it has exact ones."""
+    parts = [_to_one(part - part.mean(axis=0)) for part in (seen.factor, seen.coordinates)]
+    lengths = [np.linalg.norm(part, axis=1, keepdims=True) for part in parts]
+    tried = [np.hstack([each, each**2, np.log(np.maximum(each, 1e-300))]) for each in lengths]
+    if seen.squares is not None:
+        # A column with few large numbers is about the root of what is beyond the factor, less what others have there.
+        beyond = _to_one(seen.squares - (seen.factor**2).sum(axis=1, keepdims=True))
+        roots = [np.sqrt(np.maximum(beyond - np.quantile(beyond, share), 0.0)) for share in (0.0, 0.25, 0.5)]
+        tried += [*roots, np.hstack([beyond, *roots])]
+    return np.asarray(np.max([regressed(each, truth, draws) for each in tried], axis=0))
 
 
 def by_decoding(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
@@ -320,42 +293,10 @@ def by_decoding(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
             if P.shape[1] < CROWDED * (T - 1):
                 free = T - 1 - P.shape[1]
                 bits = _told(np.linalg.norm(F - P @ (P.T @ F), axis=0), np.sqrt(free / T))
-                most = max(MANY_VALUES, bits.max(initial=0.0))
-                theirs = _bits_of_a_row(others[:, _independent(others, P.shape[1] - m)], most)
-                unknown = (T - n_known) * _bits_of_a_row(table, most) + T * theirs
+                theirs = _bits_of_a_row(others[:, _independent(others, P.shape[1] - m)], EXACT)
+                unknown = (T - n_known) * _bits_of_a_row(table, EXACT) + T * theirs
                 decoded = decoded or 0.0 < ENOUGH * unknown <= free * bits.sum()
     return np.tile(varying * decoded, (len(draws), 1)).astype(float)
-
-
-def by_axes(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | None:
-    """Distances that change when rows are rotated fix every column by itself: counted, with the other rows known."""
-    kernel, Z, n_known, r = seen.kernel, truth.table, len(draws[0]), seen.factor.shape[1]
-    n, p = Z.shape
-    if kernel.columns_are == "categories" and truth.of_categories:
-        # Rows differ in so many columns: bits of such a count, as exact as it was sent, against those of a row.
-        D, pairs = kernel.squared_distances(np.asarray(kernel(Z, Z)), 1e-300), np.triu_indices(n, 1)
-        spread, off = np.var(D[pairs]), np.var(seen.squared[pairs] - D[pairs])
-        bits = 0.5 * np.log2(max(1.0, spread * min(2.0 * np.pi * np.e, 1.0 / max(off, 1e-300))))
-        decoded = ENOUGH * _bits_of_a_row(Z, MANY_VALUES) <= bits * min(r, (n + n_known) // 2)
-        return np.tile((np.ptp(Z, axis=0) > 0) * decoded, (len(draws), 1)).astype(float)
-    if kernel.derivative(Z[0], Z) is None or 2 * p > n + n_known:  # fewer distances than numbers
-        return None
-    # The scale of each column, by least squares on the distances of some rows.
-    some, pairs = Z[:WEIGHED_ROWS], np.triu_indices(min(n, WEIGHED_ROWS), 1)
-    apart = [np.asarray(kernel.partial(x[:, None], x[:, None]))[pairs] for x in some.T]
-    *weights, shift = np.linalg.lstsq(np.column_stack([*apart, np.ones(len(apart[0]))]), seen.squared[pairs])[0]
-    Z = Z * np.maximum(weights, 0.0)
-    # One step of Newton from the truth: what the errors of a row's distances move it by, d(x + h, y) = d + h d'.
-    moved = np.zeros((0, p))
-    for row in range(0, n, -(-n // WEIGHED_ROWS)):
-        others = np.delete(np.arange(n), row)
-        off = seen.squared[row, others] - shift - np.asarray(kernel.partial(Z[row : row + 1], Z[others]))[0]
-        changes: Any = kernel.derivative(Z[row], Z[others])
-        moved = np.vstack([moved, np.linalg.lstsq(changes, off)[0]])
-    told = np.clip(1.0 - np.mean(moved**2, axis=0) / np.maximum(np.var(Z, axis=0), 1e-300), 0.0, 1.0)
-    told = np.where(np.ptp(Z, axis=0) > 0, told, 0.0)  # nothing tells of a column without any weight
-    # So many numbers of a row do not tell more columns than they are.
-    return np.tile(told * min(1.0, r / max(told.sum(), 1e-300)), (len(draws), 1))
 
 
 def _told(rests: Matrix, scale: float) -> Matrix:
@@ -397,13 +338,10 @@ ATTACKS: dict[str, Callable[[Seen, Truth, Sequence[Matrix]], Matrix | None]] = {
     "factor rows": lambda seen, *about: regressed(seen.factor, *about),
     "distances": lambda seen, *about: regressed(seen.coordinates, *about),
     **{f"paths over similarity {similar:g}": partial(by_paths, similar) for similar in SIMILAR},
-    "rotation": by_rotation,
-    "independence": by_independence,
+    "content": lambda seen, truth, draws: np.tile(by_content(seen, truth), (len(draws), 1)),
     "shape": by_shape,
     "lengths": by_lengths,
-    "few values": by_values,
     "decoding": by_decoding,
-    "axes": by_axes,
     # Rows but for their signs, which is all that an even power forgets: not measured, and so counted as told.
     "signs": lambda seen, truth, draws: np.ones((len(draws), truth.n_columns)) if seen.forgotten == "signs" else None,
 }
@@ -419,16 +357,6 @@ def points(squared: Matrix) -> Matrix:
     values, vectors = scipy.linalg.eigh(0.5 * (inner + inner.T))
     kept = values > 1e-12 * max(float(values[-1]), 1e-300)
     return np.asarray((vectors[:, kept] * np.sqrt(values[kept]))[:, ::-1])
-
-
-def placed(points: Matrix, squared: Matrix, to_others: Matrix) -> Matrix:
-    """Further samples beside points, by their squared distances from these (landmark multidimensional scaling)."""
-    # b = -1/2 (d - the points' mean d) has inner products with the centered points C, up to a constant: its
-    # coordinates are b C / |C_k|^2, in the unit of C.
-    lengths = (points**2).sum(axis=0)
-    with quiet():
-        found = -0.5 * (to_others - squared.mean(axis=0)) @ (points / np.maximum(lengths, 1e-300))
-    return np.asarray(np.nan_to_num(found))
 
 
 def regressions(features: Matrix, known: Matrix, values: Matrix, n_leading: int | None = None) -> Iterator[Matrix]:
@@ -495,53 +423,6 @@ def ridge(similar: Sequence[Matrix], known: Matrix, values: Matrix) -> Matrix:
             best[part[better]] = left_out[chosen[better], better]
             guess[:, part[better]] = K @ alpha[:, chosen[better], better] + mean[part[better]]
     return guess
-
-
-def rotated(features: Matrix, known: Matrix, values: Matrix) -> Matrix:
-    """Estimates for all rows by the rotation and scale that bring the known ones closest to their values."""
-    middle, mean = features[known].mean(axis=0), values.mean(axis=0)
-    # Orthogonal Procrustes with a scale: min |s F R - V| over rotations R and s > 0, by F'V = U S W': R = U W',
-    # s = sum S / |F|^2.
-    F, V = features[known] - middle, values - mean
-    U, singular, Wt = np.linalg.svd(F.T @ V, full_matrices=False)
-    length = float((F**2).sum())
-    scale = float(singular.sum()) / length if length > 0 else 0.0
-    return np.asarray(scale * (features - middle) @ (U @ Wt) + mean)
-
-
-def unmixed(features: Matrix, known: Matrix, values: Matrix) -> Matrix:
-    """Estimates for all rows, each column on a line where the known rows say that its own mixture points."""
-    # F = 1 c' + X B by least squares: column j is fitted on the single feature F b_j.
-    F, V = _to_one(features - features[known].mean(axis=0)), values - values.mean(axis=0)
-    found = F @ np.linalg.lstsq(V, F[known], rcond=None)[0].T
-    slopes = (found[known] * V).sum(axis=0) / np.maximum((found[known] ** 2).sum(axis=0), 1e-300)
-    return np.asarray(found * slopes + values.mean(axis=0))
-
-
-def independent_components(points: Matrix, start: Matrix | None = None) -> Matrix:
-    """Centered components of length 1: first near the columns of `start`, which are of the first of the points."""
-    # Whitened points, without directions that are only rounding.
-    centered = _to_one(points - points.mean(axis=0))
-    squares, V = np.linalg.eigh(centered.T @ centered)
-    kept = squares > 1e-13 * max(float(squares.max(initial=0.0)), 1e-300)
-    white = centered @ (V[:, kept] * np.sqrt(len(points) / squares[kept]))
-    if white.shape[1] == 0:
-        return np.zeros((len(points), 1))
-    guess, random = np.zeros((white.shape[1], 0)), np.random.default_rng(0).normal(size=(white.shape[1],) * 2)
-    if start is not None:
-        guess = np.linalg.lstsq(white[: len(start)], start, rcond=None)[0]
-    size = float(np.max(np.abs(guess), initial=0.0)) or 1.0
-    W = scipy.linalg.qr(np.hstack([guess / size, 1e-6 * random]), mode="economic", pivoting=True)[0].T
-    # FastICA: W <- E g(Wx) x' - E g'(Wx) W with g = tanh, made orthogonal by its polar factor. scikit-learn's divides
-    # by the eigenvalues of WW', and so by zero where two directions fall together, which this start makes likely.
-    for _ in range(STEPS if start is not None else 10 * STEPS):
-        Y = np.tanh(white @ W.T)
-        U, _, Vt = np.linalg.svd(Y.T @ white / len(white) - (1.0 - np.mean(Y**2, axis=0))[:, None] * W)
-        W, before = U @ Vt, W
-        if np.max(np.abs(np.abs(np.sum(W * before, axis=1)) - 1.0)) < 1e-4:
-            break
-    found = white @ W.T
-    return np.asarray(found / np.maximum(np.linalg.norm(found, axis=0), 1e-300))
 
 
 KNOWN_ROWS = 30
@@ -648,10 +529,8 @@ def against(
     known_rows: int = KNOWN_ROWS,
     random_state: int = 0,
     n_draws: int = DRAWS,
-    *,
-    united: bool = False,
 ) -> Measurement:
-    """Attack all that somebody has seen of some rows, one by one and side by side; united: by all attacks."""
+    """Attack all that somebody has seen of some rows, one by one and side by side."""
     truth, draws = Truth.of(table, columns_are), draws_of(len(table), known_rows, random_state)[:n_draws]
     # The strongest result of each attack counts. Two factors of the same rows may tell together what neither tells.
     found = [run(each, truth, draws) for each in seen]
@@ -660,11 +539,8 @@ def against(
         found += [run(each, Truth.of(_directions(part)), draws) for part in (table, scaled)]
     if len(seen) > 1:
         parts = [_to_one(part) for each in seen for part in (each.factor, each.coordinates)]
-        both = Seen(np.hstack(parts), Linear(), 0.0, max(each.n_features for each in seen))
-        decoded = by_decoding(both, truth, draws)
-        found.append({"side by side": _mean(regressed(both.factor, truth, draws)), "decoding": _mean(decoded)})
-        if united:
-            found.append(run(both, truth, draws))
+        of = {name: max(getattr(each, name) for each in seen) for name in ("n_features", "n_samples")}
+        found.append(run(Seen(np.hstack(parts), Linear(), 0.0, **of), truth, draws))
     strongest: dict[str, tuple[float, ...]] = {}
     for name, scores in chain.from_iterable(each.items() for each in found):
         strongest[name] = tuple(map(max, strongest.get(name, scores), scores))
@@ -676,38 +552,6 @@ def _directions(table: Matrix) -> Matrix:
     size = np.abs(table).max(axis=1, keepdims=True)
     rows = table / np.where(size > 0, size, 1.0)  # first, since squares may overflow
     return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300))
-
-
-def told_twice(now: Sequence[Seen], before: Sequence[Seen], table: Matrix, n_samples: int) -> Matrix:
-    """R squared by column of what is both in what is seen now and in what was seen before, where weights were others.
-
-    Two matrices X W X' with different weights W have the columns as their generalized eigenvectors: nobody needs to
-    know a row. Counted, not run, since the samples that all parties have, and so the weights, are not known yet.
-    """
-    p = table.shape[1]
-
-    def shares_in(seen: Sequence[Seen]) -> Matrix:
-        told = np.zeros(p)
-        for each in seen:
-            rows = np.any(each.factor != 0, axis=1)  # the others were not in that study, or not attacked there
-            n = int(np.sum(rows))
-            if n < FEWEST_ROWS:
-                continue
-            V, all_columns = Truth.of(table[rows]).values[:, :p], max(each.n_features, p)
-            leading = each.coordinates[rows, : min(each.n_features, MOST_COMPONENTS)]
-            for part, width in ((each.factor[rows], each.factor.shape[1]), (leading, all_columns)):
-                if width >= n_samples - 1:  # as many ways to vary as samples: no column is an eigenvector
-                    continue
-                D = in_equal_lengths(part)
-                # R squared of a column on these directions, adjusted for their number.
-                if D.shape[1] < CROWDED * (n - 1):
-                    rest = np.linalg.norm(V - D @ (D.T @ V), axis=0) ** 2 * (n - 1) / (n - 1 - D.shape[1])
-                    told = np.maximum(told, np.any(V != 0, axis=0) - rest)
-                elif all_columns < n_samples - 1:  # too few rows are attacked to see what is in it
-                    told[:] = 1.0
-        return np.clip(told, 0.0, 1.0)
-
-    return np.minimum(shares_in(now), shares_in(before))
 
 
 def rare_first(order: Matrix, table: Matrix) -> Matrix:
@@ -772,13 +616,10 @@ def _to_one(values: Matrix) -> Matrix:
 
 
 def seen_in(summary: Summary, rows: Matrix) -> Seen:
-    """What a summary shows of some rows, and beside them of others."""
-    sent, rest = summary.factor, np.setdiff1d(np.arange(summary.n_samples), rows)
-    most = min(MOST_SAMPLES, MOST_NUMBERS // max(1, sent.shape[1]))
-    rest = np.random.default_rng(0).permutation(rest)[: max(0, most - len(rows))]
-    scale = None if sent.scale is None else to_numpy(sent.scale)
-    factor, others = (Rounded(to_numpy(sent.data)[some], scale).decode() for some in (rows, rest))
+    """What a summary shows of some rows."""
+    sent = summary.factor
+    factor = Rounded(to_numpy(sent.data)[rows], None if sent.scale is None else to_numpy(sent.scale)).decode()
     left_out = max(0.0, summary.trace_left_out) / summary.n_samples
     kernel = Linear() if summary.turned else summary.kernel  # of turned samples nobody knows more than inner products
     squares = None if summary.diagonal is None or summary.turned else to_numpy(summary.diagonal.decode())[rows]
-    return Seen(factor, kernel, left_out, summary.n_features, others if len(rest) else None, squares)
+    return Seen(factor, kernel, left_out, summary.n_features, summary.n_samples, squares)
