@@ -1,6 +1,5 @@
 """What a member writes into the study's folder and reads there: each step once, signed, sealed and recorded."""
 
-import contextlib
 import json
 import re
 import tempfile
@@ -124,44 +123,40 @@ class Membership:
         self, step: str, parts: Sequence[sealed.Part], *, question: str = NO_QUESTION, kind: str = "answer"
     ) -> None:
         """Write one step of this member: recorded in DIR first, then in the ledger, then in the folder."""
-        if self.sent(step, question) is None:
-            if self.has(self.name, step):
-                raise ProtectionError(f"{self._where(self.name, step)}: {NO_RECORD}")
-            about = sealed.Header(kind, self._bound_to(step), step, self.name, question, {})
-            path = self.memory.path / "sent" / step
-            keys = {name: member.sealing for name, member in self.own.members.items()}
-            memories.write(path, lambda file: sealed.write(file, about, parts, self.memory.secrets(), keys))
+        if self.publish(step, question):
+            return
+        if self.has(self.name, step):
+            raise ProtectionError(f"{self._where(self.name, step)}: {NO_RECORD}")
+        about = sealed.Header(kind, self._bound_to(step), step, self.name, question, {})
+        keys = {name: member.sealing for name, member in self.own.members.items()}
+        memories.write(self._sent(step), lambda file: sealed.write(file, about, parts, self.memory.secrets(), keys))
         self.publish(step, question)
 
-    def sent(self, step: str, question: str = NO_QUESTION) -> sealed.Header | None:
-        """Return the header of a step that was recorded; another question for it is refused."""
-        path = self.memory.path / "sent" / step
+    def publish(self, step: str, question: str = NO_QUESTION) -> bool:
+        """Bring a step into the folder, if one is recorded; what lies there in its place has to be the same file."""
+        path, where = self._sent(step), self._where(self.name, step)
         if not path.exists():
-            return None
-        with path.open("rb") as file:
-            header = sealed.read_header(file, path.stat().st_size, self.own.public)
-        if header.agreement != self._bound_to(step) or header.question != question:
-            raise ProtectionError(f"step {step!r} has already been answered, for another question")
-        return header
-
-    def publish(self, step: str, question: str = NO_QUESTION) -> None:
-        """Bring a recorded step into the folder; what lies there in its place has to be the same file."""
-        header = self.sent(step, question)
-        assert header is not None
-        path = self.memory.path / "sent" / step
-        readers = sorted({reader for part in header.parts.values() for reader in part.readers})
-        facts = {"kind": header.kind, "bytes": path.stat().st_size, "readers": readers or "all"}
-        self.memory.log({"agreement": header.agreement, "step": step}, facts)
-        if self.folder.put(self._where(self.name, step), path):
-            return
-        with self.folder.opened(self._where(self.name, step)) as found, path.open("rb") as ours:
-            whole, shown = path.stat().st_size, 0 if found is None else found[1]
-            start = min(shown, *(part.offset for part in header.parts.values()))
-            if found is None or shown > whole or found[0].read(start) != ours.read(start):
-                replaced = "another file has replaced this member's; ask the folder's host to remove it"
-                raise ProtectionError(f"{self._where(self.name, step)}: {replaced}")
-            if shown < whole:
-                raise StorageError(f"{self._where(self.name, step)}: {ONLY_A_PART}")
+            return False
+        whole = path.stat().st_size
+        with path.open("rb") as ours:
+            header = sealed.read_header(ours, whole, self.own.public)
+            if header.agreement != self._bound_to(step) or header.question != question:
+                raise ProtectionError(f"step {step!r} has already been answered, for another question")
+            readers = sorted({reader for part in header.parts.values() for reader in part.readers})
+            facts = {"kind": header.kind, "bytes": whole, "readers": readers or "all"}
+            self.memory.log({"agreement": header.agreement, "step": step}, facts)
+            if self.folder.put(where, path):
+                return True
+            with self.folder.opened(where) as found:
+                shown = 0 if found is None else found[1]
+                start = min(shown, *(part.offset for part in header.parts.values()))
+                ours.seek(0)
+                if found is None or shown > whole or found[0].read(start) != ours.read(start):
+                    replaced = "another file has replaced this member's; ask the folder's host to remove it"
+                    raise ProtectionError(f"{where}: {replaced}")
+        if shown < whole:
+            raise StorageError(f"{where}: {ONLY_A_PART}")
+        return True
 
     def receive(
         self, writer: str, step: str, *parts: str, at_most: int, question: str = NO_QUESTION, kind: str = "answer"
@@ -215,20 +210,18 @@ class Membership:
     def check_refusals(self) -> list[str]:
         """Raise if a member has refused, whatever the folder shows by now; return what only looks like a refusal."""
         ignored, refused = list[str](), list[RefusedError]()
+        if self._opened(self.name, REFUSAL, ALL).exists():
+            self._send_refusal()
         for name in self.own.plan.members:
-            known = self._opened(name, REFUSAL, ALL).exists()
-            if known and name == self.name:
-                self._send_refusal()
-            if not known and not self.has(name, REFUSAL):
+            try:
+                kept = self.receive(name, REFUSAL, ALL, at_most=MOST_REFUSAL, kind=REFUSAL)
+            except WaitingError:
                 continue
-            with contextlib.suppress(WaitingError):
-                try:
-                    kept = self.receive(name, REFUSAL, ALL, at_most=MOST_REFUSAL, kind=REFUSAL)
-                except ProtectionError as error:  # whoever put it there did not sign it
-                    ignored.append(str(error))
-                    continue
-                detail = self.memory.kept(f"opened/{name}.{REFUSAL}.detail") or b""  # of this member's own refusal
-                refused.append(RefusedError(name, *refusal_in(kept.read_bytes()), detail.decode()))
+            except ProtectionError as error:  # whoever put it there did not sign it
+                ignored.append(str(error))
+                continue
+            detail = self.memory.kept(f"opened/{name}.{REFUSAL}.detail") or b""  # of this member's own refusal
+            refused.append(RefusedError(name, *refusal_in(kept.read_bytes()), detail.decode()))
         if refused:
             # One's own first, and then a graver one.
             raise min(refused, key=lambda each: (each.member != self.name, each.reason == "closed"))
@@ -267,6 +260,9 @@ class Membership:
     def _bound_to(self, step: str) -> str:
         """Digest to which a step is bound: a refusal, which may come before the agreement, to plan and members."""
         return self.own.fingerprint if step == REFUSAL else self.study.agreement
+
+    def _sent(self, step: str) -> Path:
+        return self.memory.path / "sent" / step
 
     def _opened(self, writer: str, step: str, part: str) -> Path:
         return self.memory.path / "opened" / f"{writer}.{step}.{part}"

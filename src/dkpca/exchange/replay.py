@@ -348,8 +348,7 @@ class PartySide:
     def _answer(self, ask: Ask, question: q.Question) -> None:
         """Write the answer, unless an earlier command has; a question that cannot be answered ends the study."""
         name, digest = file_of(ask.step), q.digest(question)
-        if self.member.sent(name, digest) is not None:
-            self.member.publish(name, digest)
+        if self.member.publish(name, digest):
             kept = self.member.memory.kept(f"own.{name}")
             if isinstance(question, q.HopWanted) and kept is not None:
                 self.party.raised[question.batch, OWN_LIST] = cast("RaisedIds", wire.decode(kept))
