@@ -1,7 +1,6 @@
 """How a study begins: its plan is written, members join, and each signs what it has reviewed."""
 
 import contextlib
-import io
 import os
 import re
 import shutil
@@ -12,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from dkpca.errors import InputError, ProtectionError, StorageError, WireError
+from dkpca.errors import DKPCAError, InputError, ProtectionError, StorageError
 from dkpca.exchange import member as members
 from dkpca.exchange import plan as plans
 from dkpca.exchange import sealed
@@ -128,7 +127,7 @@ def plan_in(folder: Folder) -> Study:
 
 def _shown(folder: Folder) -> Study | None:
     """Return the last plan that lies in a folder, if it can be read."""
-    with contextlib.suppress(WaitingError, InputError, ProtectionError, StorageError):
+    with contextlib.suppress(WaitingError, DKPCAError):
         return plan_in(folder)
     return None
 
@@ -273,16 +272,22 @@ def shown(seat: Membership) -> Study:
     here = plan_in(seat.folder)
     if here.plan.id != seat.memory.path.name:
         raise InputError(f"{here.file}: not joined yet; run 'dkpca study join' first")
-    files = {name: seat.folder.read(f"{name}/{here.member_file}", plans.MOST_MEMBER) for name in here.plan.members}
-    missing = [name for name, file in files.items() if file is None]
-    if missing:
-        raise WaitingError(here.member_file, *missing)
+    files = _member_files(seat.folder, here)
     own = {here.member_file: (files[seat.name], "member.toml")}
     own |= {here.file: (here.raw_plan, "plan.toml")} if seat.name == here.plan.center else {}
     for file, (raw, kept) in own.items():
         if raw != seat.memory.kept(kept):
             raise ProtectionError(f"{seat.folder.url}/{seat.name}/{file}: is not the file that this member wrote")
-    return replace(here, raw_members={name: file or b"" for name, file in files.items()})
+    return replace(here, raw_members=files)
+
+
+def _member_files(folder: Folder, here: Study) -> dict[str, bytes]:
+    """Files with which the members of a plan joined it, once all have."""
+    found = {name: folder.read(f"{name}/{here.member_file}", plans.MOST_MEMBER) for name in here.plan.members}
+    missing = [name for name, raw in found.items() if raw is None]
+    if missing:
+        raise WaitingError(here.member_file, *missing)
+    return {name: raw for name, raw in found.items() if raw is not None}
 
 
 def status(folder: Folder) -> dict[str, Any]:
@@ -324,15 +329,12 @@ def status(folder: Folder) -> dict[str, Any]:
 
 def _refusal(folder: Folder, here: Study, name: str, file: str) -> str:
     """What a member's refusal says, as far as it can be read without any keys; empty if it cannot."""
-    with contextlib.suppress(sealed.NotWholeError, WireError, ProtectionError, InputError, StorageError):
-        joined = {each: folder.read(f"{each}/{here.member_file}", plans.MOST_MEMBER) for each in here.plan.members}
-        study = replace(here, raw_members={each: raw or b"" for each, raw in joined.items()})
+    with contextlib.suppress(sealed.NotWholeError, WaitingError, DKPCAError):
+        study = replace(here, raw_members=_member_files(folder, here))
         raw = folder.read(f"{name}/{file}", 2 * members.MOST_REFUSAL) or b""
-        header = sealed.read_header(io.BytesIO(raw), len(raw), study.public)
-        about = [header.kind, header.agreement, header.writer, *header.parts]
-        if about == [members.REFUSAL, study.fingerprint, name, members.ALL]:
-            pieces = sealed.contents(io.BytesIO(raw), header, members.ALL, None, io.BytesIO())
-            return str(RefusedError(name, *members.refusal_in(b"".join(pieces))))
+        agreement, content = sealed.for_all(raw, study.public, members.REFUSAL, name)
+        if agreement == study.fingerprint:
+            return str(RefusedError(name, *members.refusal_in(content)))
     return ""
 
 

@@ -19,7 +19,7 @@ from dkpca.exchange.memory import StudyMemory
 from dkpca.exchange.plan import NO_QUESTION, Study
 from dkpca.wording import printable
 
-CENTER, ALL = "center", "all"  # parts of a file: for the center, and for everybody
+CENTER, ALL = "center", sealed.ALL  # parts of a file: for the center, and for everybody
 REFUSAL = "refusal"
 MOST_REFUSAL = 2**14
 REASONS = {
