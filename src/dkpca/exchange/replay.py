@@ -5,7 +5,7 @@ center told once counts. A party makes the questions itself from the plan, and a
 has to tell (common samples, derived values, summaries that arrived) is checked against the plan and the own table.
 """
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -288,48 +288,58 @@ class PartySide:
         n_slopes = self._covariates("", self.party.order).shape[1] if owns else 0
         if slopes is not None and slopes.shape != (n_slopes, scores.shape[1]):
             return False
-        if self.fit.protect == "sums" and not told.batch:  # the width may follow from the sums
-            agreed: Any = protocols.joint_kernel(self.names, self.fit)[0]
-            given: Any = told.scores.kernel
-            width = {"gamma": agreed.gamma} if hasattr(agreed, "gamma") else {}
-            if type(given) is not type(agreed) or replace(given, **width) != agreed:
-                return False
-            if width and not self._is_width(given.gamma):
-                return False
+        if self.fit.protect == "sums" and not told.batch and not self._is_joint(told.scores.kernel):
+            return False
         numbers = [told.weight, *(each.decode() for each in (scores, slopes) if each is not None)]
         with np.errstate(over="ignore"):
             small = all(np.isfinite(np.sum(np.square(each))) for each in numbers)
-        same = scores.shape[0] == self._n_told(told.batch) and told.scores.n_parties == len(self.names)
+        same = scores.shape[0] == len(self._rows(told.batch)) and told.scores.n_parties == len(self.names)
         return small and same
 
-    def _is_width(self, gamma: float) -> bool:
-        """Whether the width of a joint kernel is within the plan's bounds, or what follows without any data."""
-        kernel, derived = protocols.joint_kernel(self.names, self.fit)
-        known = protocols.known_widths(self.names, self.fit, self.terms, self.agreed) if derived else None
-        if derived and known is None:
-            return self.plan.gamma[0] <= gamma <= self.plan.gamma[1]
-        return gamma == (known[self.names[0]] if known else kernel.gamma)  # type: ignore[attr-defined]
+    def _is_joint(self, kernel: Kernel | None) -> bool:
+        """Whether this is the plan's kernel of the joined table, whose width may follow from the sums."""
+        agreed: Any
+        agreed, derived = protocols.joint_kernel(self.names, self.fit)
+        if derived:
+            known = protocols.known_widths(self.names, self.fit, self.terms, self.agreed)
+            width = getattr(kernel, "gamma", None) if known is None else known[self.names[0]]
+            if known is None and not self._is_within(width):
+                return False
+            agreed = replace(agreed, gamma=width)
+        return bool(kernel == agreed)
+
+    def _is_within(self, width: Any) -> bool:
+        """Whether a width that follows from the data is within the plan's bounds."""
+        return isinstance(width, float) and self.plan.gamma[0] <= width <= self.plan.gamma[1]
 
     def _most_told(self, batch: str, _: str, step: str) -> int:
         """Bytes that the center may tell at a step, as the plan and the samples say."""
-        n = len(self.new[batch].X if batch else self.table.X)
         if step == "matched":  # about own samples only
-            return 2**16 + 64 * n
+            return 2**16 + 64 * len(self._table(batch).X)
         if step != "result":  # some numbers of each party
             return q.HEADER + TOLD_OF_A_PARTY * len(self.names)
-        n = self._n_told(batch)
+        n = len(self._rows(batch))
         wanted = self.fit.n_components or 0  # below 1 a share of the variance
         components = int(wanted) if wanted >= 1 else n
         return q.HEADER + 8 * n * 2 * components  # scores, slopes of covariates
 
-    def _n_told(self, batch: str) -> int:
-        """Samples of a result: those of this party that take part."""
-        return len(self.party.order.get(batch, range(len(self.new[batch].X if batch else self.table.X))))
+    def _table(self, batch: str) -> OwnTable:
+        """Table of the fit, or of a batch of new samples."""
+        return self.new[batch] if batch else self.table
+
+    def _rows(self, batch: str) -> Sequence[int]:
+        """Rows of a table that take part, in the order of the result."""
+        return self.party.order.get(batch, range(len(self._table(batch).X)))
 
     def _in_all(self, batch: str) -> tuple[int, int]:
         """Own samples that all parties have, and all own samples; in a batch, those that take part."""
-        union, n_own = None if batch else self.party.union.get(""), len((self.new[batch] if batch else self.table).X)
-        return self._n_told(batch) if union is None else len(union.shared), n_own
+        union = None if batch else self.party.union.get("")
+        return len(self._rows(batch) if union is None else union.shared), len(self._table(batch).X)
+
+    def _fewest(self, batch: str) -> tuple[int, str]:
+        """Samples that have to be there at least, and the file that says so."""
+        of_plan = self.plan.batch_samples if batch else self.plan.samples
+        return max((of_plan, "the plan"), (self.limits.samples, "limits.toml"))
 
     def _answers(self, ask: Ask, question: q.Question) -> dict[str, Any]:
         """Answer a step; return the answers of others that this party may read, and its own shape."""
@@ -411,10 +421,9 @@ class PartySide:
 
     def _check_samples(self, step: str, batch: str = "") -> None:
         """Refuse to go on with too few common samples."""
-        of_plan = self.plan.batch_samples if batch else self.plan.samples
-        fewest, file = max((of_plan, "the plan"), (self.limits.samples, "limits.toml"))
-        n_common, n_own = self._in_all(batch)
+        (fewest, file), (n_common, n_own) = self._fewest(batch), self._in_all(batch)
         if n_common < fewest:
+            of_plan = self.plan.batch_samples if batch else self.plan.samples
             why = f"; {WHY_FEW}" * (2 * n_common < n_own)
             here = f"{n_common:,} of the {n_own:,} here, where {file} asks for at least {fewest:,}"
             self.member.refuse(step, "samples" if n_common < of_plan else "few", here + why)
@@ -422,14 +431,14 @@ class PartySide:
     def _check_derived(self, step: str, derived: q.Derived) -> None:
         """Refuse derived values that do not follow from the plan and the samples, or exceed this party's limits."""
         union, blind = self.party.union.get(""), self.fit.protect == "blind"
-        n = self._n_told("") if union is None else union.n_samples
+        n = len(self._rows("")) if union is None else union.n_samples
         samples = self.party.rotation(n).hidden_digest if blind else self.party.common_digest(n)
         if (derived.n_samples, derived.samples, dict(derived.columns)) != (n, samples, dict(self.terms.columns)):
             self.member.refuse(step, "question")
         expected = self._kernels(derived)
         if expected != dict(derived.kernels):
             self.member.refuse(step, "question" if expected else "gamma")
-        exceeded = reviews.at_go(self.case, derived, self.party.order.get("", range(len(self.table.X))))
+        exceeded = reviews.at_go(self.case, derived, self._rows(""))
         if exceeded:
             told = ", ".join(
                 f"{each.limit} {each.asked}, where {each.file or 'dkpca'} allows {each.allowed}" for each in exceeded
@@ -447,8 +456,7 @@ class PartySide:
         if widths is None:
             of = protocols.open_widths(self.names, self.fit)
             widths = {name: getattr(derived.kernels.get(name), "gamma", None) for name in of}
-            low, high = self.plan.gamma
-            if not all(isinstance(width, float) and low <= width <= high for width in widths.values()):
+            if not all(map(self._is_within, widths.values())):
                 return None
             alike = {(protocols.unscaled(self.fit, name), width) for name, width in widths.items()}
             if len(alike) > len({kernel for kernel, _ in alike}):
@@ -457,8 +465,7 @@ class PartySide:
 
     def _begin(self, batch: str, told: q.ResultGiven) -> None:
         """Refuse a batch that is too small, or that has a sample which was answered before; fix what it has."""
-        table = self.new[batch]
-        fewest, file = max((self.plan.batch_samples, "the plan"), (self.limits.samples, "limits.toml"))
+        table, (fewest, file) = self.new[batch], self._fewest(batch)
         if len(table.X) < fewest:
             raise InputError(f"{batch} has {len(table.X)} samples; {file} asks for at least {fewest}")
         before = [self.table, *(self.new[name] for name in list(self.new)[: list(self.new).index(batch)])]
@@ -483,9 +490,8 @@ class PartySide:
             values = self.party.rotation(len(values)).turn_back(values)
             values = values * signs_of(values)  # as the parties' shares of new samples have them
         told = ("captured_share_at_least", "optimality_at_least", "meaning", "n_parties")
-        table = self.new[batch] if batch else self.table
-        order = self.party.order.get(batch, range(len(table.X)))
-        samples = None if table.ids is None else [table.ids[row] for row in order]  # in the result's order
+        ids = self._table(batch).ids
+        samples = None if ids is None else [ids[row] for row in self._rows(batch)]
         write_result(folder, samples, values, {name: getattr(scores, name) for name in told})
 
 
