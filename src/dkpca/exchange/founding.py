@@ -230,7 +230,7 @@ def _leave(found: Membership) -> str:
 
 def _unfinished(found: Membership) -> str:
     """What would be lost if this member closed its plan now, and what to do first; empty if nothing would."""
-    here, kept, listed = found.signed, found.memory, dict[str, Files]()
+    here, kept = found.signed, found.memory
     if kept.kept("closed") is not None:
         return ""
     if here is None:
@@ -238,26 +238,24 @@ def _unfinished(found: Membership) -> str:
         shown = _shown(found.folder)
         due = shown is not None and shown.plan.id == kept.path.name and not shown.plan.is_over
         return f"is still to be signed; {how}" * due
-    with contextlib.suppress(StorageError):
-        listed = {name: found.listed(name) for name in here.plan.members}
-    center, is_done = here.plan.center, kept.kept("done") is not None
-    told = listed.get(center, ())
-    for step in ("result", *(f"batch-{number}.result" for number in range(1, here.plan.batches + 1))):
-        is_there = found.name in here.plan.result_to and members.named(here.number, step) in told
-        if is_there and not (is_done if found.name == center else any(kept.path.glob(f"opened/{center}.{step}.*"))):
-            return "has a result that this member has not fetched; do so with 'dkpca study run', or pass --give-up"
+    center, batches, is_done = here.plan.center, here.plan.batch_names, kept.kept("done") is not None
+    steps = ["result", *(f"{batch}.result" for batch in batches)] if found.name in here.plan.result_to else []
+    how = "do so with 'dkpca study run', or pass --give-up"
+    with contextlib.suppress(StorageError):  # then DIR says it alone; so below
+        for step in steps:
+            is_fetched = is_done if found.name == center else any(kept.path.glob(f"opened/{center}.{step}.*"))
+            if found.has(center, step) and not is_fetched:
+                return f"has a result that this member has not fetched; {how}"
     try:
-        with contextlib.suppress(ProtectionError, StorageError):  # then DIR says it alone
+        with contextlib.suppress(ProtectionError, StorageError):
             found.check_refusals()
     except RefusedError:
         return ""
-    begun = not is_done
-    for number in range(1, here.plan.batches + 1):  # all parties are needed for one that began
-        start = members.named(here.number, f"batch-{number}.")
-        starts = any(file.startswith(start) for files in listed.values() for file in files)
-        begun = begun or (starts and f"{start}result" not in told)
+    is_running = not is_done
+    with contextlib.suppress(StorageError):  # all parties are needed for a batch that one has begun
+        is_running |= any(found.has_begun(each) and not found.has(center, f"{each}.result") for each in batches)
     how = "finish it with 'dkpca study run', or pass --give-up, which tells them"
-    return f"is running, and the others wait for this member; {how}" * (begun and not here.plan.is_over)
+    return f"is running, and the others wait for this member; {how}" * (is_running and not here.plan.is_over)
 
 
 def later_plan(found: Membership) -> list[str]:

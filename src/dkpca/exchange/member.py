@@ -244,6 +244,11 @@ class Membership:
         """Whether a member's file lay in the folder when this command first looked, whole or not."""
         return named(self.own.number, step) in self.listed(writer)
 
+    def has_begun(self, batch: str) -> bool:
+        """Whether a party has written anything about a batch of new samples."""
+        start = named(self.own.number, f"{batch}.")
+        return any(file.startswith(start) for party in self.own.plan.parties for file in self.listed(party))
+
     def listed(self, writer: str) -> Files:
         """Files of a member as they were when this command first looked."""
         if writer not in self._listed:

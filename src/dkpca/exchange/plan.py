@@ -91,6 +91,11 @@ class Plan:
         return (self.center, *self.parties)
 
     @property
+    def batch_names(self) -> list[str]:
+        """Batches of new samples, in their order."""
+        return [f"batch-{number}" for number in range(1, self.batches + 1)]
+
+    @property
     def most_files(self) -> int:
         """Files of one member at most: those of the fit and of earlier plans, and of each batch its steps."""
         return MOST_FILES + self.batches * (MOST_BATCH_FILES + len(self.parties))

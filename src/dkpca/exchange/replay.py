@@ -8,6 +8,7 @@ has to tell (common samples, derived values, summaries that arrived) is checked 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, cast
 
@@ -72,11 +73,7 @@ def at_center(member: Membership, fit: Fit, folder: Path) -> list[str]:
     go = cast("q.GoWanted", q.decode(member.memory.kept(f"asked/go.{ALL}") or b""))
     _write_settings(folder, member, go.derived, model.n_components, model.kernel)
     notes = [model.certificate.verdict()]
-    for number in range(1, plan.batches + 1):
-        batch = f"batch-{number}"
-        first = [f"{batch}.{step}" for step in ("tokens", "ring-1", "shape", "rows")]
-        if not any(member.has(party, step) for party in plan.parties for step in first):
-            break
+    for batch in takewhile(member.has_begun, plan.batch_names):
         scores = replay(member, protocols.place(plan.parties, fit, model, batch, terms))
         write_result(folder / batch, None, to_numpy(scores), {})
         notes.append(f"{len(scores):,} new samples are placed: {folder / batch}")
@@ -125,21 +122,23 @@ def replay(member: Membership, protocol: Generator[Ask, Any, Any]) -> Any:
 def _tell(member: Membership, ask: Ask) -> None:
     """Write what only the center can tell: one part where it is the same for all, else one for each party."""
     plan, name = member.study.plan, file_of(ask.step)
-    readers = plan.result_to if ask.step.endswith("result") else plan.parties
-    kept = {party: member.memory.kept(f"asked/{name}.{party}") for party in (ALL, *plan.parties)}
-    if kept[ALL] is None and None in [kept[party] for party in plan.parties]:  # nothing yet, or cut short
-        packed = {party: q.encode(question) for party, question in ask.questions.items()}
-        one_for_all = len(set(packed.values())) == 1
-        kept |= {ALL: packed[plan.parties[0]]} if one_for_all else packed
-        for party, data in kept.items():
-            if data is not None:
-                member.memory.replace(f"asked/{name}.{party}", data)
-    told = {party: kept[ALL] or kept[party] or b"" for party in plan.parties}
-    ask.questions = {party: q.decode(data) for party, data in told.items()}
-    to = tuple(party for party in plan.parties if party in readers)
-    each = [Part(party, (party,), [told[party]]) for party in to]
-    if to:
-        member.send(name, each if kept[ALL] is None else [Part(ALL, to, [kept[ALL] or b""])], kind="question")
+
+    def kept(*parts: str) -> dict[str, bytes]:
+        files = {part: member.memory.kept(f"asked/{name}.{part}") for part in parts}
+        return {part: data for part, data in files.items() if data is not None}
+
+    told = kept(ALL) or kept(*plan.parties)
+    if ALL not in told and len(told) < len(plan.parties):  # nothing yet, or cut short
+        told = {party: q.encode(question) for party, question in ask.questions.items()}
+        if len(set(told.values())) == 1:
+            told = {ALL: told[plan.parties[0]]}
+        for part, data in told.items():
+            member.memory.replace(f"asked/{name}.{part}", data)
+    ask.questions = {party: q.decode(told.get(party) or told[ALL]) for party in plan.parties}
+    readers = [party for party in plan.parties if party in plan.result_to or not ask.step.endswith("result")]
+    if readers:
+        to = {ALL: tuple(readers)} if ALL in told else {party: (party,) for party in readers}
+        member.send(name, [Part(part, who, [told[part]]) for part, who in to.items()], kind="question")
 
 
 def received(member: Membership, step: str, questions: Mapping[str, q.Question], *parts: str) -> dict[str, Any]:
