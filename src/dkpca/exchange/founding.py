@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter, itemgetter
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from dkpca.errors import DKPCAError, InputError, ProtectionError, StorageError
@@ -104,16 +103,13 @@ def join(folder: Folder, memory: Memory, here: Study, name: str, columns: int) -
     write_own(folder, kept)
 
 
-def write_own(folder: Folder, kept: StudyMemory, listed: Mapping[str, Any] = MappingProxyType({})) -> None:
-    """Bring what this member wrote before the first step into the folder, unless it is there: the same bytes."""
+def write_own(folder: Folder, kept: StudyMemory) -> None:
+    """Bring what this member wrote before the first step into the folder: the same bytes, if they are there."""
     here = Study(kept.number, b"")
     files = {here.file: "plan.toml", here.member_file: "member.toml", f"signature-{kept.number}": "signature"}
     for file, own in files.items():
-        raw, where = kept.kept(own), f"{kept.member}/{file}"
-        if raw is None or folder.write(where, raw) or file not in listed or listed[file]["bytes"] >= len(raw):
-            continue
-        if raw.startswith(folder.read(where, len(raw)) or b""):
-            raise StorageError(f"{folder.url}/{where}: {members.ONLY_A_PART}")
+        if (kept.path / own).exists():
+            members.bring(folder, f"{kept.member}/{file}", kept.path / own)
 
 
 def plan_in(folder: Folder) -> Study:
@@ -180,7 +176,7 @@ def seat_to_work(folder: Folder, memory: Memory) -> Membership:
     if shown and shown.number == number and shown.plan.id != found.memory.path.name:
         how = "pass the folder of the study that this member has joined, or join this one"
         raise InputError(f"{folder.url}: has another study as its plan {number}; {how}")
-    write_own(folder, found.memory, listed)
+    write_own(folder, found.memory)
     check_known(folder, memory, found.name, listed)
     return found
 
@@ -270,13 +266,10 @@ def shown(seat: Membership) -> Study:
     here = plan_in(seat.folder)
     if here.plan.id != seat.memory.path.name:
         raise InputError(f"{here.file}: not joined yet; run 'dkpca study join' first")
-    files = _member_files(seat.folder, here)
-    own = {here.member_file: (files[seat.name], "member.toml")}
-    own |= {here.file: (here.raw_plan, "plan.toml")} if seat.name == here.plan.center else {}
-    for file, (raw, kept) in own.items():
-        if raw != seat.memory.kept(kept):
-            raise ProtectionError(f"{seat.folder.url}/{seat.name}/{file}: is not the file that this member wrote")
-    return replace(here, raw_members=files)
+    # Its own files are those of DIR: the folder may show others at each look.
+    own = {seat.name: seat.memory.kept("member.toml") or b""}
+    raw_plan = seat.memory.kept("plan.toml") or here.raw_plan
+    return replace(here, raw_plan=raw_plan, raw_members=_member_files(seat.folder, here) | own)
 
 
 def _member_files(folder: Folder, here: Study) -> dict[str, bytes]:

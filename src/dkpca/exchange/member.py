@@ -22,6 +22,7 @@ from dkpca.wording import printable
 CENTER, ALL = "center", sealed.ALL  # parts of a file: for the center, and for everybody
 REFUSAL = "refusal"
 MOST_REFUSAL = 2**14
+COMPARED = sealed.MOST_HEADER  # first bytes of a file in the folder with those of that in DIR
 REASONS = {
     "limits": "the study exceeds its limits",
     "samples": "too few samples are common to all",
@@ -41,6 +42,10 @@ WHY_FEW = "do all parties write ids alike, and name the right column (id_normali
 NO_RECORD = (
     "this member's own folder has no record of this file: it was restored from an older copy, or someone else wrote "
     "the file; go on with the newest copy, or have the folder's host remove a file that is not yours"
+)
+REPLACED = (
+    "is not the file that this member wrote: another file has replaced this member's; "
+    "ask the folder's host to remove it"
 )
 ONLY_A_PART = (
     "is only a part of what this member wrote; delete the file and repeat the command, which writes it again"
@@ -134,28 +139,17 @@ class Membership:
 
     def publish(self, step: str, question: str = NO_QUESTION) -> bool:
         """Bring a step into the folder, if one is recorded; what lies there in its place has to be the same file."""
-        path, where = self._sent(step), self._where(self.name, step)
+        path = self._sent(step)
         if not path.exists():
             return False
-        whole = path.stat().st_size
-        with path.open("rb") as ours:
-            header = sealed.read_header(ours, whole, self.own.public)
-            if header.agreement != self._bound_to(step) or header.question != question:
-                raise ProtectionError(f"step {step!r} has already been answered, for another question")
-            readers = sorted({reader for part in header.parts.values() for reader in part.readers})
-            facts = {"kind": header.kind, "bytes": whole, "readers": readers or "all"}
-            self.memory.log({"agreement": header.agreement, "step": step}, facts)
-            if self.folder.put(where, path):
-                return True
-            with self.folder.opened(where) as found:
-                shown = 0 if found is None else found[1]
-                start = min(shown, *(part.offset for part in header.parts.values()))
-                ours.seek(0)
-                if found is None or shown > whole or found[0].read(start) != ours.read(start):
-                    replaced = "another file has replaced this member's; ask the folder's host to remove it"
-                    raise ProtectionError(f"{where}: {replaced}")
-        if shown < whole:
-            raise StorageError(f"{where}: {ONLY_A_PART}")
+        with path.open("rb") as file:
+            header = sealed.read_header(file, path.stat().st_size, self.own.public)
+        if header.agreement != self._bound_to(step) or header.question != question:
+            raise ProtectionError(f"step {step!r} has already been answered, for another question")
+        readers = sorted({reader for part in header.parts.values() for reader in part.readers})
+        facts = {"kind": header.kind, "bytes": header.length, "readers": readers or "all"}
+        self.memory.log({"agreement": header.agreement, "step": step}, facts)
+        bring(self.folder, self._where(self.name, step), path)
         return True
 
     def receive(
@@ -271,6 +265,20 @@ class Membership:
 
     def _opened(self, writer: str, step: str, part: str) -> Path:
         return self.memory.path / "opened" / f"{writer}.{step}.{part}"
+
+
+def bring(folder: Folder, where: str, ours: Path) -> None:
+    """Bring a file of this member into the folder; what lies there in its place has to be the same file, whole."""
+    if folder.write(where, ours):
+        return
+    whole = ours.stat().st_size
+    with folder.opened(where) as found, ours.open("rb") as own:
+        shown = 0 if found is None else found[1]
+        start = min(shown, COMPARED)
+        if found is None or shown > whole or found[0].read(start) != own.read(start):
+            raise ProtectionError(f"{folder.url}/{where}: {REPLACED}")
+    if shown < whole:
+        raise StorageError(f"{folder.url}/{where}: {ONLY_A_PART}")
 
 
 def refusal_in(data: bytes) -> tuple[str, str]:
