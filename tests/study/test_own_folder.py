@@ -179,7 +179,7 @@ def test_private_files_are_readable_by_their_owner_only(tmp_path):
 def test_closing_deletes_the_keys(tmp_path):
     study = Memory(tmp_path).study("ab")
     study.secrets()
-    (study.path / "opened" / "x").write_bytes(b"1")
+    study.replace("opened/x", b"1")
     study.close()
     assert not (study.path / "seed.key").exists()
     assert not (study.path / "opened").exists()

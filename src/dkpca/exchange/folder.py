@@ -111,7 +111,7 @@ class Folder:
     def listing(self, member: str, at_most: int = MOST_FILES, named: re.Pattern[str] = FILE) -> Files:
         """Files below a member's prefix, but for those that are on their way and copies of sync clients."""
         found = self._entries(self._path(member), "file", at_most, named)
-        whole = {name: each for name, each in found.items() if FILE.fullmatch(name) and not name.endswith(".part")}
+        whole = {name: each for name, each in found.items() if not name.endswith(".part")}
         return {n: {"file": n, "bytes": f.get("size") or 0, "time": _seconds(f)} for n, f in whole.items()}
 
     def exists(self) -> bool:

@@ -169,16 +169,16 @@ def seat(folder: Folder, memory: Memory) -> Membership:
 
 def seat_to_work(folder: Folder, memory: Memory) -> Membership:
     """Return this member's place, with its own files in the folder also where the folder has lost them."""
-    found = seat(folder, memory)
+    member = seat(folder, memory)
     _check_there(folder)
-    listed, number = found.listed(found.name), found.memory.number
+    listed, number = member.listed(member.name), member.memory.number
     shown = None if Study(number, b"").member_file in listed else _shown(folder)
-    if shown and shown.number == number and shown.plan.id != found.memory.path.name:
+    if shown and shown.number == number and shown.plan.id != member.memory.path.name:
         how = "pass the folder of the study that this member has joined, or join this one"
         raise InputError(f"{folder.url}: has another study as its plan {number}; {how}")
-    write_own(folder, found.memory)
-    check_known(folder, memory, found.name, listed)
-    return found
+    write_own(folder, member.memory)
+    check_known(folder, memory, member.name, listed)
+    return member
 
 
 def check_known(folder: Folder, memory: Memory, name: str, listed: Files) -> None:
@@ -193,83 +193,83 @@ def check_known(folder: Folder, memory: Memory, name: str, listed: Files) -> Non
 def close(folder: Folder, memory: Memory, *, give_up: bool = False) -> str:
     """Delete the keys of all plans that this member has joined in a folder; say what became of the last one."""
     with memory.locked():
-        found = seat(folder, memory)
-        number, told, unfinished = found.memory.number, "", _unfinished(found)
+        member = seat(folder, memory)
+        number, told, unfinished = member.memory.number, "", _unfinished(member)
         if unfinished and not give_up:
             raise InputError(f"plan {number} {unfinished}")
-        if unfinished and found.signed is None:
+        if unfinished and member.signed is None:
             told = "; the others are not told, since it was not signed here: tell them"
         elif unfinished:
-            told = _leave(found)
+            told = _leave(member)
         written: Files | None = None  # a folder that cannot be read may hold numbers of this member
         with contextlib.suppress(StorageError):
-            written = found.listing(found.name)
+            written = member.listing(member.name)
         for each in _joined(memory, folder):
             each.close(written and [name for name in written if members.number_of(name) == each.number])
     return f"Plan {number} closed: its keys are deleted{told}."
 
 
-def _leave(found: Membership) -> str:
+def _leave(member: Membership) -> str:
     """Tell the others that this member leaves a running plan; if they cannot be told, return why."""
-    where = f"{found.name}/{found.own.member_file}"
+    where = f"{member.name}/{member.own.member_file}"
     try:
-        if (shown := _shown(found.folder)) and shown.plan.id == found.memory.path.name:
-            write_own(found.folder, found.memory)  # what the folder has lost
-        if found.folder.read(where, plans.MOST_MEMBER) != found.memory.kept("member.toml"):
-            raise StorageError(f"{found.folder.url}/{where}: is not there, or not the file that this member wrote")
-        found.refuse("close", "closed")
+        if (shown := _shown(member.folder)) and shown.plan.id == member.memory.path.name:
+            write_own(member.folder, member.memory)  # what the folder has lost
+        if member.folder.read(where, plans.MOST_MEMBER) != member.memory.kept("member.toml"):
+            raise StorageError(f"{member.folder.url}/{where}: is not there, or not the file that this member wrote")
+        member.refuse("close", "closed")
     except RefusedError:
         return ""
     except (ProtectionError, StorageError) as error:
         return f"; the others could not be told that you left ({error})"
 
 
-def _unfinished(found: Membership) -> str:
+def _unfinished(member: Membership) -> str:
     """What would be lost if this member closed its plan now, and what to do first; empty if nothing would."""
-    here, kept = found.signed, found.memory
+    here, kept = member.signed, member.memory
     if kept.kept("closed") is not None:
         return ""
     if here is None:
         how = "pass --give-up if this member will not sign it"
-        shown = _shown(found.folder)
+        shown = _shown(member.folder)
         due = shown is not None and shown.plan.id == kept.path.name and not shown.plan.is_over
         return f"is still to be signed; {how}" * due
     center, batches, is_done = here.plan.center, here.plan.batch_names, kept.kept("done") is not None
-    steps = ["result", *(f"{batch}.result" for batch in batches)] if found.name in here.plan.result_to else []
+    steps = ["result", *(f"{batch}.result" for batch in batches)] if member.name in here.plan.result_to else []
     how = "do so with 'dkpca study run', or pass --give-up"
     with contextlib.suppress(StorageError):  # then DIR says it alone; so below
         for step in steps:
-            is_fetched = is_done if found.name == center else any(kept.path.glob(f"opened/{center}.{step}.*"))
-            if found.has(center, step) and not is_fetched:
+            is_fetched = is_done if member.name == center else any(kept.path.glob(f"opened/{center}.{step}.*"))
+            if member.has(center, step) and not is_fetched:
                 return f"has a result that this member has not fetched; {how}"
     try:
         with contextlib.suppress(ProtectionError, StorageError):
-            found.check_refusals()
+            member.check_refusals()
     except RefusedError:
         return ""
     is_running = not is_done
     with contextlib.suppress(StorageError):  # all parties are needed for a batch that one has begun
-        is_running |= any(found.has_begun(each) and not found.has(center, f"{each}.result") for each in batches)
+        is_running |= any(member.has_begun(each) and not member.has(center, f"{each}.result") for each in batches)
     how = "finish it with 'dkpca study run', or pass --give-up, which tells them"
     return f"is running, and the others wait for this member; {how}" * (is_running and not here.plan.is_over)
 
 
-def later_plan(found: Membership) -> list[str]:
+def later_plan(member: Membership) -> list[str]:
     """Note that the center has written another plan since the one that this member has signed."""
-    center, how = found.own.plan.center, "to join it, run 'dkpca study close --give-up' first"
-    later = max((int(plan[1]) for plan in map(PLAN.fullmatch, found.listed(center)) if plan), default=0)
-    return [f"{center} has written plan-{later}.toml since you signed; {how}"] if later > found.own.number else []
+    center, how = member.own.plan.center, "to join it, run 'dkpca study close --give-up' first"
+    later = max((int(plan[1]) for plan in map(PLAN.fullmatch, member.listed(center)) if plan), default=0)
+    return [f"{center} has written plan-{later}.toml since you signed; {how}"] if later > member.own.number else []
 
 
-def shown(seat: Membership) -> Study:
+def shown(member: Membership) -> Study:
     """Return the study as the folder shows it now, once all have joined."""
-    here = plan_in(seat.folder)
-    if here.plan.id != seat.memory.path.name:
+    here = plan_in(member.folder)
+    if here.plan.id != member.memory.path.name:
         raise InputError(f"{here.file}: not joined yet; run 'dkpca study join' first")
     # Its own files are those of DIR: the folder may show others at each look.
-    own = {seat.name: seat.memory.kept("member.toml") or b""}
-    raw_plan = seat.memory.kept("plan.toml") or here.raw_plan
-    return replace(here, raw_plan=raw_plan, raw_members=_member_files(seat.folder, here) | own)
+    own = {member.name: member.memory.kept("member.toml") or b""}
+    raw_plan = member.memory.kept("plan.toml") or here.raw_plan
+    return replace(here, raw_plan=raw_plan, raw_members=_member_files(member.folder, here) | own)
 
 
 def _member_files(folder: Folder, here: Study) -> dict[str, bytes]:
@@ -288,22 +288,21 @@ def status(folder: Folder) -> dict[str, Any]:
     center = listed[plan.center]
     refusal, result = (members.named(here.number, step) for step in (members.REFUSAL, "result"))
     who = {here.member_file: plan.members, f"signature-{here.number}": plan.members}
-    files = sorted((file for each in listed.values() for file in each.values()), key=itemgetter("time"))
-    ours = [file["file"] for file in files if members.number_of(file["file"]) == here.number]
-    for step in ours:
+    files = [(each["time"], name == plan.center, step) for name, own in listed.items() for step, each in own.items()]
+    ours = [each for each in sorted(files) if members.number_of(each[-1]) == here.number]
+    for _, _, step in ours:
         if step not in center and step != refusal:
             who.setdefault(step, tuple(plan.covariates) if step.endswith("covariates") else plan.parties)
+    of_fit = [each for each in ours if not NOT_OF_FIT.fullmatch(each[-1])]
     missing = {step: [name for name in names if step not in listed[name]] for step, names in who.items()}
     first = int(set(plan.result_to).isdisjoint(plan.parties))  # for the center alone no result is written
     for number in range(first, plan.batches + 1):  # where nobody lacks a step, who did not write last is next
         start = members.named(here.number, f"batch-{number}." if number else "")
-        steps = {file for file in ours if file.startswith(start) and (number or not NOT_OF_FIT.fullmatch(file))}
-        last = {name: [file["time"] for step, file in own.items() if step in steps] for name, own in listed.items()}
-        times = {name: max(each, default=0) for name, each in last.items()}
+        steps = [each for each in (ours if number else of_fit) if each[-1].startswith(start)]
+        time, is_of_center, _ = steps[-1] if steps else (0, False, "")
         lacking = any(names for step, names in missing.items() if step.startswith(start))
-        if any(times.values()) and f"{start}result" not in center and not lacking:
-            by_center = times[plan.center] < max(times.values())
-            missing[f"{start}result"] = [plan.center] if by_center else [*plan.parties]
+        if time and f"{start}result" not in center and not lacking:
+            missing[f"{start}result"] = [*plan.parties] if is_of_center else [plan.center]
     refused = [name for name, files in listed.items() if refusal in files]
     read = [_refusal(folder, here, name, refusal) for name in refused]
     return {
@@ -329,9 +328,9 @@ def _refusal(folder: Folder, here: Study, name: str, file: str) -> str:
     return ""
 
 
-def footprint(seat: Membership) -> str:
+def footprint(member: Membership) -> str:
     """Text that changes when another member adds a file or the study ends: all that a waiting process looks at."""
-    plan = (seat.signed or plan_in(seat.folder)).plan
-    listed = {name: seat.listing(name).values() for name in plan.members if name != seat.name}
+    plan = (member.signed or plan_in(member.folder)).plan
+    listed = {name: member.listing(name).values() for name in plan.members if name != member.name}
     files = [(name, sorted((each["file"], each["bytes"]) for each in found)) for name, found in listed.items()]
     return repr((files, plan.is_over))

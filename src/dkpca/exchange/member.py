@@ -106,10 +106,11 @@ class Membership:
     @cached_property
     def study(self) -> Study:
         """What all members have signed, once they have; it is kept, and from then on no other counts."""
-        study = self.own
-        kept, waiting = self.memory.kept("agreement.json"), []
-        signatures = {} if kept is None else memories.unpacked(kept)[1]
-        for name in study.plan.members if not signatures else ():
+        study, kept = self.own, self.memory.kept("agreement.json")
+        if kept is not None:
+            return replace(study, raw_signatures=memories.unpacked(kept)[1])
+        signatures, waiting = dict[str, bytes](), []
+        for name in study.plan.members:
             where = f"{name}/signature-{study.number}"
             # Its own is that of DIR: the folder may show one that an older copy of DIR made, for other numbers.
             own = self.memory.kept("signature") if name == self.name else None
@@ -156,9 +157,9 @@ class Membership:
         self, writer: str, step: str, *parts: str, at_most: int, question: str = NO_QUESTION, kind: str = "answer"
     ) -> Path:
         """Return a file in DIR with the first of these parts that another member wrote, or raise `WaitingError`."""
-        for part in parts:  # what was opened once counts, whatever the folder shows later
-            if self._opened(writer, step, part).exists():
-                return self._opened(writer, step, part)
+        for opened in (self._opened(writer, step, part) for part in parts):
+            if opened.exists():  # what was opened once counts, whatever the folder shows later
+                return opened
         if not self.has(writer, step):
             raise WaitingError(step, writer)
         try:

@@ -99,10 +99,8 @@ class StudyMemory:
     def place(self) -> int:
         """Number in the names of its folders in DIR: that of its plan, or the next that no other study here has."""
         if self.kept("place") is None:
-            others = [
-                each for each in self.memory.studies() if each.path != self.path and each.kept("agreement.json")
-            ]
-            taken = {int(each.kept("place") or each.number) for each in others}
+            others = [each for each in self.memory.studies() if each.path != self.path]
+            taken = {int(each.kept("place") or each.number) for each in others if each.kept("agreement.json")}
             self.replace("place", str(next(n for n in count(self.number) if n not in taken)).encode())
         return int(self.kept("place") or self.number)
 
@@ -111,12 +109,8 @@ class StudyMemory:
         if (self.path / "closed").exists():
             what = f"plan {self.number}: this study is closed here, and its keys were deleted"
             raise InputError(f"{what}; join the next one, or ask the center for another plan ('dkpca study create')")
-        for name in ("sent", "opened"):
-            with storage.explained(self.path / name):
-                (self.path / name).mkdir(parents=True, exist_ok=True)
-        return Secrets(
-            self.memory.secret(self.memory.path / "identity.key"), self.memory.secret(self.path / "seed.key")
-        )
+        identity, seed = self.memory.path / "identity.key", self.path / "seed.key"
+        return Secrets(self.memory.secret(identity), self.memory.secret(seed))
 
     def close(self, shown: Iterable[str] | None = ()) -> None:
         """Delete the keys of this study and everything they opened; what was sent stays on record."""
@@ -165,8 +159,10 @@ class StudyMemory:
     def remembered(self, stem: str) -> Study | None:
         """Return the study that was kept."""
         kept = self.kept(f"{stem}.json")
-        number, files = (0, {}) if kept is None else unpacked(kept)
-        return Study(number, files.pop("plan"), files) if files else None
+        if kept is None:
+            return None
+        number, files = unpacked(kept)
+        return Study(number, files.pop("plan"), files)
 
     def log(self, place: dict[str, Any], facts: dict[str, Any]) -> None:
         """Have the ledger say once that a file leaves."""
@@ -177,7 +173,8 @@ class StudyMemory:
 
 def write(path: Path, content: storage.Content) -> None:
     """Replace a file: all of it or nothing, readable by its owner only, on the disk before it has its name."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with storage.explained(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
     storage.write(path, content, private=True)
 
 

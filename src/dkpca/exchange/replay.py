@@ -20,15 +20,7 @@ from dkpca.errors import DKPCAError, FusionError, InputError, PolicyError, Prote
 from dkpca.exchange import protocols
 from dkpca.exchange import review as reviews
 from dkpca.exchange.identity import sha256
-from dkpca.exchange.member import (
-    ALL,
-    CENTER,
-    WHY_FEW,
-    Membership,
-    OtherQuestionError,
-    WaitingError,
-    file_of,
-)
+from dkpca.exchange.member import ALL, CENTER, WHY_FEW, Membership, OtherQuestionError, WaitingError, file_of
 from dkpca.exchange.memory import write
 from dkpca.exchange.own_table import OwnTable, write_result
 from dkpca.exchange.plan import Plan
@@ -345,9 +337,6 @@ class PartySide:
         if question.answer is Told:
             with self._refusing(ask.step, question):
                 self.party.answer(question)
-            batch = question.batch if isinstance(question, q.MatchedGiven) else ""
-            if batch:
-                self._check_samples(ask.step, batch)
             return {}
         self._answer(ask, question)
         if ask.readers == CENTER:
@@ -365,8 +354,8 @@ class PartySide:
             return
         if self.ended is not None:
             raise self.ended
-        if isinstance(question, q.ShapeWanted) and not question.batch:  # before any number about the samples
-            self._check_samples(ask.step)
+        if isinstance(question, q.ShapeWanted):  # before any number about the samples
+            self._check_samples(ask.step, question.batch)
         if isinstance(question, q.GoWanted):
             self._check_derived(ask.step, question.derived)
         made = self._made(ask.step, question)
@@ -418,7 +407,7 @@ class PartySide:
                 self.party.received[question.batch, name] = message  # type: ignore[attr-defined]
         return found | ({self.member.name: self._made(ask.step, question)} if ask.readers == "all" else {})
 
-    def _check_samples(self, step: str, batch: str = "") -> None:
+    def _check_samples(self, step: str, batch: str) -> None:
         """Refuse to go on with too few common samples."""
         (fewest, file), (n_common, n_own) = self._fewest(batch), self._in_all(batch)
         if n_common < fewest:
