@@ -20,7 +20,7 @@ from scipy.spatial.distance import cdist
 
 from dkpca import wire
 from dkpca.errors import InputError, ProtectionError, WireError
-from dkpca.exchange import founding, own_table, protocols, replay, study
+from dkpca.exchange import founding, leaving, own_table, protocols, replay, study
 from dkpca.exchange import review as reviews
 from dkpca.exchange.identity import Secrets, sha256
 from dkpca.exchange.member import Membership, RefusedError, WaitingError
@@ -291,7 +291,7 @@ def test_under_masked_sums_the_measure_at_go_is_on_the_sums_too(tmp_path):
     table = own_table.load(tmp_path / "airline", "quantities")
     derived = q.Derived(120, "00" * 32, dict.fromkeys(NAMES, 6), dict.fromkeys(NAMES, RBF(30.0)))
     seen = consortium.at("airline", lambda *here: founding.shown(founding.seat(*here)))
-    case = reviews.Case.of(seen, consortium.fit, "airline", table, Limits(), consortium.memory("airline"))
+    case = leaving.Case.of(seen, consortium.fit, "airline", table, Limits(), consortium.memory("airline"))
     (found,) = reviews.at_go(case, derived, range(120))
     assert (found.limit, found.asked > 0.95) == ("recovery", True)
 
@@ -301,7 +301,7 @@ def test_a_plan_with_a_kernel_of_counts_is_measured(tmp_path):
     counts = {name: (ids, np.abs(X)) for name, (ids, X) in tables(width=6).items()}
     consortium = founded(tmp_path, {"kernel": "chi2", "rank": 2, "n_components": 2}, MEASURED, counts)
     found = consortium.at("airline", study.review)
-    assert not any(reviews.UNMEASURED in each.what for each in found.leaving)
+    assert not any(leaving.UNMEASURED in each.what for each in found.leaving)
     assert 0.0 < max(found.columns.values()) < 1.0
 
 
@@ -345,7 +345,7 @@ def test_masked_sums_are_red_where_the_center_may_have_another_partys_columns(tm
 def test_further_rows_are_as_far_from_those_attacked_as_in_the_sum(kernel):
     prepared = 5.0 * np.random.default_rng(1).normal(size=(60, 3)) + 1.0
     metric = "cityblock" if kernel.name == "laplacian" else "sqeuclidean"
-    found = reviews._distances(kernel, prepared, 40)
+    found = leaving._distances(kernel, prepared, 40)
     np.testing.assert_allclose(found, cdist(prepared, prepared[:40], metric), atol=1e-9)
     squared = cdist(prepared, prepared, "sqeuclidean")
     points = recovery.points(squared[:40, :40])
@@ -420,7 +420,7 @@ def test_columns_of_the_others_that_hide_little_are_in_the_review(others, width,
     sums = {"gamma": 0.01, "protect": "sums", "n_components": 2}
     consortium = founded(tmp_path, sums, CAUTIOUS | {"recovery": 0.6}, given)
     found = consortium.at("airline", study.review)
-    monkeypatch.setattr(reviews, "COUNTED", (reviews.INDEPENDENT,))
+    monkeypatch.setattr(reviews, "COUNTED", (leaving.INDEPENDENT,))
     careless = consortium.at("airline", study.review)
     assert careless.green
     consortium.sign().finish()
@@ -974,7 +974,7 @@ class TestASecondStudy:
         few = {"gamma": 0.02, "rank": 2, "n_components": 2, "standardize": True}
         founded(tmp_path, few, MEASURED).sign("airline")
         found = self.second(tmp_path, few, MEASURED, later=120).at("airline", study.review)
-        assert not any(reviews.UNMEASURED in each.what for each in found.leaving)
+        assert not any(leaving.UNMEASURED in each.what for each in found.leaving)
         assert max(found.columns.values()) < 0.9
 
     def test_of_a_table_with_a_row_more_is_attacked_at_the_same_samples(self, tmp_path):

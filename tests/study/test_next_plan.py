@@ -210,7 +210,7 @@ def test_a_plan_whose_ids_did_not_match_does_not_count_once_the_study_is_closed(
     words = "\n".join(other.at("airline", study.review).words())  # which had the advice to change the limits
     assert "RED   recovery" in words
     assert "Close earlier studies ('dkpca study close'): those that sent no number" in words
-    assert "exclude columns" not in words
+    assert "exclude such columns" not in words
     for name in (*first.names, first.center):
         first.at(name, founding.close)
     again = created()  # which is joined under the name of before

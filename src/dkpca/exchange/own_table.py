@@ -67,6 +67,17 @@ class OwnTable:
         whole = OwnTable(self.preparation.apply(table), table.ids, table.keys, self.preparation)
         return whole.without(list(self.covariates))
 
+    def named(self, names: Iterable[str]) -> set[str]:
+        """Columns that these names mean: their own, or those of the text columns that they were made of."""
+        known, made = set(names), zip(self.preparation.names, self.preparation.columns, strict=True)
+        return {name for name, column in made if name in known or column.source in known}
+
+    def of_rows(self, rows: Sequence[int]) -> "OwnTable":
+        """Return the table of some samples, by number."""
+        ids, keys = (None if each is None else [each[row] for row in rows] for each in (self.ids, self.keys))
+        apart = {name: values[rows] for name, values in self.covariates.items()}
+        return replace(self, X=self.X[rows], ids=ids, keys=keys, covariates=apart)
+
     def without(self, covariates: Sequence[str]) -> "OwnTable":
         """Return the table with some of its columns set apart."""
         names = self.preparation.names

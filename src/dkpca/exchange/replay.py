@@ -17,15 +17,15 @@ import numpy as np
 from dkpca import wire
 from dkpca.certificate.statements import proved
 from dkpca.errors import DKPCAError, FusionError, InputError, PolicyError, ProtectionError, WireError
-from dkpca.exchange import protocols
+from dkpca.exchange import earlier, protocols
 from dkpca.exchange import review as reviews
 from dkpca.exchange.identity import sha256
+from dkpca.exchange.leaving import Case
 from dkpca.exchange.member import ALL, CENTER, WHY_FEW, Membership, OtherQuestionError, WaitingError, file_of
 from dkpca.exchange.memory import write
 from dkpca.exchange.own_table import OwnTable, write_result
 from dkpca.exchange.plan import Plan
 from dkpca.exchange.protocols import Ask, Terms
-from dkpca.exchange.review import Case
 from dkpca.exchange.sealed import Part, canonical
 from dkpca.fusion.covariates import Covariates
 from dkpca.kernels import Kernel
@@ -428,9 +428,7 @@ class PartySide:
             self.member.refuse(step, "question" if expected else "gamma")
         exceeded = reviews.at_go(self.case, derived, self._rows(""))
         if exceeded:
-            told = ", ".join(
-                f"{each.limit} {each.asked}, where {each.file or 'dkpca'} allows {each.allowed}" for each in exceeded
-            )
+            told = ", ".join(each.reason() for each in exceeded)
             self.member.refuse(step, "limits", f"on the samples that all have, not all of this table: {told}")
 
     def _kernels(self, derived: q.Derived) -> dict[str, Kernel] | None:
@@ -460,10 +458,10 @@ class PartySide:
         again = _samples_in(table) & {sample for other in before for sample in _samples_in(other)}
         if again:
             raise InputError(f"{batch}: {len(again)} of its samples were placed before; leave them out")
-        if self.case.summed_otherwise(table):
+        if self.case.singled_out_by(table):
             both = "were in another study, open or with other parties, columns or numbers; the two tell one's part"
             raise InputError(f"{batch}: some of its samples {both}")
-        reviews.place(self.member.memory, table)
+        earlier.place(self.member.memory, table)
         # The masks are bound to all that the numbers follow from; a file that changes later is refused.
         about = canonical([q.digest(told), table.X.shape, list(table.keys or ()), list(table.covariates)])
         numbers = [np.asarray(each).tobytes() for each in (table.X, *table.covariates.values())]

@@ -6,17 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from dkpca.errors import DKPCAError, FusionError, InputError, ProtectionError, TooFewSamplesError
-from dkpca.exchange import founding, own_table
+from dkpca.exchange import earlier, founding, own_table
 from dkpca.exchange import plan as plans
 from dkpca.exchange import review as reviews
 from dkpca.exchange.folder import Folder, check_name
 from dkpca.exchange.identity import SHOWN, is_fingerprint, sha256
+from dkpca.exchange.leaving import Case
 from dkpca.exchange.member import Membership, RefusedError, WaitingError
 from dkpca.exchange.memory import Memory, write
 from dkpca.exchange.plan import Plan, Study
 from dkpca.exchange.protocols import Terms, check_terms
 from dkpca.exchange.replay import PartySide, at_center
-from dkpca.exchange.review import Case, Review
+from dkpca.exchange.review import Review
 from dkpca.party.limits import Limits
 from dkpca.settings import Fit, from_values
 from dkpca.store.party_file import read_limits
@@ -83,10 +84,10 @@ def _review(member: Membership) -> Review:
             table = own_table.frozen(member.memory)  # what will be sent, whatever party.toml describes by now
         case = Case.of(study, settings_of(study.plan), member.name, table, limits, member.memory.memory)
         found = reviews.review(case, study)
-        reviews.keep(member.memory, found, case)
+        reviews.kept(found, case).keep(member.memory)
         shown = _digest_of(member, table)
     member.memory.remember(study, "reviewed")
-    before = reviews.left_before(member.memory.memory, study.plan.id)
+    before = earlier.digests(member.memory.memory, study.plan.id)
     about = {"green": found.green, "table and limits": shown, "before": before}
     member.memory.replace("review.json", json.dumps(about).encode())
     return replace(found, signed=signed is not None)
@@ -125,10 +126,10 @@ def _frozen_digest(member: Membership, study: Study, about: dict[str, Any]) -> s
     table, _ = _table_and_limits(member, study.plan)
     if _digest_of(member, table) != about["table and limits"]:
         raise InputError("the table or limits.toml changed since the review; review again")
-    if reviews.left_before(member.memory.memory, study.plan.id) != about["before"]:
+    if earlier.digests(member.memory.memory, study.plan.id) != about["before"]:
         raise InputError("another study of this table was signed, or got new samples, since the review; review again")
     digest = own_table.freeze(member.memory, table)
-    reviews.commit(member.memory)
+    earlier.commit(member.memory)
     return digest
 
 

@@ -35,6 +35,8 @@ class Limits:
     ----------
     recovery : float, default=0.5
         Largest R² with which an attacker may recover a column, from all messages about this table.
+    recoverable : tuple of str, default=()
+        Columns of this table that may be recovered in a study whatever `recovery` is.
     known_rows : int, default=30
         Number of rows that the attacker is assumed to know.
     samples : int, default=50
@@ -70,6 +72,7 @@ class Limits:
     """
 
     recovery: float = setting(0.5, (SHARE, "a share of variance from 0 to 1, such as 0.5"))
+    recoverable: tuple[str, ...] = setting((), (are_texts, "a list of columns"))
     known_rows: int = _count(30, 1)
     samples: int = _count(50, 1)
     precision: str = setting("float32", (lambda value: value in list(PRECISIONS), f"one of {list(PRECISIONS)}"))
