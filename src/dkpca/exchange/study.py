@@ -24,6 +24,7 @@ from dkpca.store.party_file import read_limits
 from dkpca.wording import counted
 
 LIMITS_FILE = "limits.toml"
+SIGNED_LIMITS = f"table/{LIMITS_FILE}"
 
 
 def settings_of(plan: Plan) -> Fit:
@@ -81,7 +82,8 @@ def _review(member: Membership) -> Review:
     else:
         table, limits = _table_and_limits(member, study.plan)
         if signed and member.memory.kept("table/about.json") is not None:
-            table = own_table.frozen(member.memory)  # what will be sent, whatever party.toml describes by now
+            # What will be sent, whatever party.toml describes by now, and limits.toml allows.
+            table, limits = own_table.frozen(member.memory), _signed_limits(member)
         case = Case.of(study, settings_of(study.plan), member.name, table, limits, member.memory.memory)
         found = reviews.review(case, study)
         reviews.kept(found, case).keep(member.memory)
@@ -128,6 +130,7 @@ def _frozen_digest(member: Membership, study: Study, about: dict[str, Any]) -> s
         raise InputError("the table or limits.toml changed since the review; review again")
     if earlier.digests(member.memory.memory, study.plan.id) != about["before"]:
         raise InputError("another study of this table was signed, or got new samples, since the review; review again")
+    member.memory.replace(SIGNED_LIMITS, (member.memory.memory.path / LIMITS_FILE).read_bytes())
     digest = own_table.freeze(member.memory, table)
     earlier.commit(member.memory)
     return digest
@@ -168,7 +171,7 @@ def _run(member: Membership, notes: list[str], ended: DKPCAError | None) -> Path
     if place != member.study.number:
         notes.append(f"this study has {result} and {new}: another study of {own} took the names before it")
     if member.name != plan.center:
-        table, limits = own_table.frozen(member.memory), read_limits(own / LIMITS_FILE)
+        table, limits = own_table.frozen(member.memory), _signed_limits(member)
         notes += own_table.changed_since(own, member.memory)
         here = PartySide(member, fit, table, limits, notes=notes, ended=ended)
         return here.run(result, new) or member.memory.path
@@ -184,6 +187,12 @@ def _table_and_limits(member: Membership, plan: Plan) -> tuple[own_table.OwnTabl
     columns_are = settings_of(plan).family_of(member.name).columns_are
     table = own_table.load(member.memory.memory.path, columns_are, plan.covariates.get(member.name, ()))
     return table, read_limits(member.memory.memory.path / LIMITS_FILE)
+
+
+def _signed_limits(member: Membership) -> Limits:
+    """Limits that were signed; the file may only have become tighter since."""
+    signed, now = member.memory.path / SIGNED_LIMITS, read_limits(member.memory.memory.path / LIMITS_FILE)
+    return now.within(read_limits(signed)) if signed.exists() else now  # of before, none was kept
 
 
 def _digest_of(member: Membership, table: own_table.OwnTable) -> str:
