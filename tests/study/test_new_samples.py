@@ -11,11 +11,12 @@ import pytest
 
 from dkpca import wire
 from dkpca.errors import InputError, ProtectionError
-from dkpca.exchange import founding, own_table
+from dkpca.exchange import founding, own_table, protocols
 from dkpca.exchange.member import RefusedError, WaitingError
 from dkpca.exchange.replay import batches_in
 from dkpca.exchange.sealed import Part
 from dkpca.messages import MaskedSum
+from dkpca.party import answers
 from dkpca.party import questions as q
 from dkpca.party.answers import Party
 from dkpca.party.limits import Limits
@@ -159,6 +160,67 @@ def test_a_file_that_changes_after_its_first_message_left_is_refused(fitted, tmp
     path.write_text(path.read_text().replace("n0,", "n0,1"))
     with pytest.raises(ProtectionError, match="the table of batch-1 is not the one that this member saw before"):
         fitted.run("airline")
+
+
+def on_another_machine(monkeypatch):
+    """There the last digits would be others: none may be computed again."""
+
+    def again(*_, **__):
+        raise AssertionError("computed again")
+
+    for module, name in ((answers.summaries, "summarize"), (answers, "measured_for"), (protocols, "fused_by")):
+        monkeypatch.setattr(module, name, again)
+
+
+@pytest.mark.longer
+@pytest.mark.parametrize("mode", ["open", "blind", "sums"])
+def test_a_batch_takes_nothing_of_the_fit_that_is_computed_again(mode, tmp_path, monkeypatch):
+    study = Consortium(tmp_path, tables(30), MODES[mode], samples=10, batches=1, batch_samples=5)
+    study.join(**ANYTHING).sign().finish()
+    model = (tmp_path / "center/result/model.safetensors").read_bytes()
+    (tmp_path / "center/result/model.safetensors").write_bytes(b"somebody looked at it")
+    put(study, tmp_path, 1, {name: [f"n{i}" for i in range(6)] for name in study.names})
+    on_another_machine(monkeypatch)
+    study.finish()
+    assert len(study.embedding("airline", "batch-1")[0]) == 6
+    assert (tmp_path / "center/result/model.safetensors").read_bytes() == model
+    study.close()
+    assert not [*tmp_path.glob("*/studies/*/table"), *tmp_path.glob("*/studies/*/opened")]  # where they were kept
+
+
+@pytest.mark.longer
+def test_an_audit_is_of_the_summary_that_was_sent(tmp_path, monkeypatch):
+    study = Consortium(tmp_path, tables(30), MODES["open"] | {"audit": 3}, samples=10).join(**ANYTHING).sign()
+    while len([*tmp_path.glob("shared/*/summary")]) < len(study.names):
+        for name in (*study.names, "center"):
+            with contextlib.suppress(WaitingError):
+                study.run(name)
+    fused = protocols.fused_by
+    on_another_machine(monkeypatch)
+    monkeypatch.setattr(protocols, "fused_by", fused)  # the center has not fused yet
+    study.finish()
+
+
+@pytest.mark.longer
+def test_a_batch_is_of_the_result_that_was_told_where_the_center_was_killed_before_it_kept_the_model(
+    fitted, tmp_path, monkeypatch
+):
+    (tmp_path / "center/studies" / fitted.plan.id / "opened/model").unlink()
+    honest: Any = protocols.published
+    monkeypatch.setattr(protocols, "published", lambda *about: replace(honest(*about), captured_share_at_least=0.0))
+    put(fitted, tmp_path, 1, {name: [f"n{i}" for i in range(6)] for name in fitted.names})
+    fitted.finish()
+    assert len(fitted.embedding("airline", "batch-1")[0]) == 6
+
+
+@pytest.mark.longer
+def test_a_study_of_a_version_that_kept_no_state_goes_on(fitted, tmp_path):
+    for kept in ("state", "summary"):
+        for path in tmp_path.glob(f"*/studies/*/table/{kept}"):
+            path.unlink()
+    put(fitted, tmp_path, 1, {name: [f"n{i}" for i in range(6)] for name in fitted.names})
+    fitted.finish()
+    assert len(fitted.embedding("airline", "batch-1")[0]) == 6
 
 
 def test_a_weight_too_large_to_be_squared_is_refused(weighed_once, tmp_path):

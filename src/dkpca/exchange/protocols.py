@@ -170,8 +170,10 @@ def new_rows(names: Sequence[str], batch: str, *, exact: bool = False, **sizes: 
     return (yield Ask(f"{batch}/rows", dict.fromkeys(names, q.RowsWanted(batch, exact, **sizes))))
 
 
-def place(names: Sequence[str], settings: Fit, model: Any, batch: str, terms: Terms) -> Steps[Any]:
-    """Place a batch of new samples; return their scores. A party has the result in the place of the model."""
+def place(
+    names: Sequence[str], settings: Fit, model: Any, batch: str, terms: Terms, told: Scores | None = None
+) -> Steps[Any]:
+    """Place a batch of new samples; return their scores. A party has the told result instead of the model."""
     terms = replace(terms, batch=batch)
     sizes: dict[str, Any] = {"n_samples": 0, "of_fit": 0}
     if settings.protect != "none":
@@ -188,7 +190,7 @@ def place(names: Sequence[str], settings: Fit, model: Any, batch: str, terms: Te
         rows = yield from new_rows(names, batch, **sizes)
         scores: Callable[[], Any] = cache(lambda: scoring.place(model, [rows[name] for name in names]).scores)
     else:
-        scores = yield from _by_new_sums(names, settings, model, terms, shape)
+        scores = yield from _by_new_sums(names, settings, model, terms, shape, told)
     for owner, columns in terms.taken_out.items() if settings.protect != "blind" else ():  # else in the owner's share
         theirs = yield Ask(terms.step("covariates"), {owner: q.CovariatesWanted(columns, batch=batch, **sizes)})
         scores = cache(partial(_adjusted, model, scores, theirs, owner))
@@ -213,10 +215,10 @@ def _adjusted(model: FusedModel, scores: Callable[[], Any], theirs: Answers, own
 
 
 def _by_new_sums(
-    names: Sequence[str], settings: Fit, model: Any, terms: Terms, shape: q.Derived
+    names: Sequence[str], settings: Fit, model: Any, terms: Terms, shape: q.Derived, told: Scores | None
 ) -> Steps[Callable[[], Any]]:
     """Scores of new samples as masked sums: of the parties' shares, or of what the joint kernel is formed of."""
-    result = model if isinstance(model, Scores) else published(model)
+    result = model if isinstance(model, Scores) else told or published(model)
     n_samples, n_components = result.scores.shape
     if settings.protect == "blind":
         what = Addends("scores", shape.n_samples, n_components, 64)

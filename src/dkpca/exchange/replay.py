@@ -38,14 +38,14 @@ from dkpca.party.answers import OWN_LIST, ConstantAddendError, Party
 from dkpca.party.limits import Limits
 from dkpca.settings import Fit
 from dkpca.store import runs, storage
-from dkpca.store.files import encode_model
+from dkpca.store.files import decode_model, encode_model, encode_state, read_state
 from dkpca.wire import codec
 from dkpca.wording import some
 
 NOTHING = 1e-6  # of the length of the first component: one that is shorter holds no variance
 ALIGNS = (q.HopWanted, q.MatchedGiven)
 TOLD_OF_A_PARTY = 2**12  # bytes: its kernel, its bounds, or the digest of its summary
-REBUILDS = (q.SummaryWanted, q.SumsWanted, q.ResultGiven)  # answers that leave something for later steps
+STATE, SUMMARY, MODEL = "table/state", "table/summary", "opened/model"  # what a fit leaves for later steps
 
 
 def terms_of(member: Membership) -> Terms:
@@ -61,12 +61,17 @@ def at_center(member: Membership, fit: Fit, folder: Path) -> list[str]:
     plan, terms = member.study.plan, terms_of(member)
     model = replay(member, protocols.fit(plan.parties, fit, terms))
     write_result(folder, None, to_numpy(model.scores), model.certificate.to_dict())
-    write(folder / "model.safetensors", encode_model(model))
+    kept = member.memory.kept(MODEL)
+    if kept is None:
+        member.memory.replace(MODEL, kept := encode_model(model))
+    write(folder / "model.safetensors", kept)
+    told = (member.memory.kept(f"asked/result.{part}") for part in (ALL, plan.parties[0]))
+    result = cast("q.ResultGiven", q.decode(next(filter(None, told)))).scores
     go = cast("q.GoWanted", q.decode(member.memory.kept(f"asked/go.{ALL}") or b""))
     _write_settings(folder, member, go.derived, model.n_components, model.kernel)
     notes = [model.certificate.verdict()]
     for batch in takewhile(member.has_begun, plan.batch_names):
-        scores = replay(member, protocols.place(plan.parties, fit, model, batch, terms))
+        scores = replay(member, protocols.place(plan.parties, fit, model, batch, terms, result))
         write_result(folder / batch, None, to_numpy(scores), {})
         notes.append(f"{len(scores):,} new samples are placed: {folder / batch}")
     return notes
@@ -103,6 +108,8 @@ def replay(member: Membership, protocol: Generator[Ask, Any, Any]) -> Any:
             return end.value
         if callable(ask.asked):
             _tell(member, ask)
+        if ask.step == "result" and (kept := member.memory.kept(MODEL)) is not None:
+            return decode_model(kept)  # what was told is of this model, and another fit may have other last digits
         if ask.readers in ("parties", "next"):
             given = {}
         elif all(question.answer is Told for question in ask.questions.values()):
@@ -168,7 +175,7 @@ class PartySide:
     agreed: q.Derived | None = None  # values that all parties agreed to
     notes: list[str] = field(default_factory=list)  # what the result lacks
     ended: DKPCAError | None = None  # raised before anything is answered that was not before
-    _before: list[q.Question] = field(default_factory=list)  # answered by an earlier command, nothing of it in memory
+    told: q.ResultGiven | None = None  # of the fit, until it is taken
 
     def __post_init__(self) -> None:
         member = self.member
@@ -202,6 +209,7 @@ class PartySide:
         told = self._drive(protocols.fit(self.names, self.fit, self.terms))
         if told is None:
             return None
+        self.told = told
         lengths = np.linalg.norm(np.asarray(told.scores.scores.decode()), axis=0)
         empty = np.flatnonzero(lengths <= NOTHING * lengths.max()) + 1
         if len(empty):
@@ -244,8 +252,6 @@ class PartySide:
                 self.agreed = question.derived
             if last:
                 assert isinstance(question, q.ResultGiven)  # as `Ask.expects` says
-                if self.fit.protect == "blind" and not question.batch:
-                    self._before.append(question)
                 return question
             given = self._answers(ask, question)
 
@@ -350,7 +356,8 @@ class PartySide:
             kept = self.member.memory.kept(f"own.{name}")
             if isinstance(question, q.HopWanted) and kept is not None:
                 self.party.raised[question.batch, OWN_LIST] = cast("RaisedIds", wire.decode(kept))
-            self._before += [question] if isinstance(question, REBUILDS) else []
+            if isinstance(question, q.SummaryWanted | q.SumsWanted) and self.member.memory.kept(STATE) is None:
+                self._made(ask.step, question)  # sent by dkpca 0.2, which kept none
             return
         if self.ended is not None:
             raise self.ended
@@ -372,12 +379,21 @@ class PartySide:
         self.member.send(name, parts, question=digest)
 
     def _made(self, step: str, question: q.Question) -> Any:
+        memory = self.member.memory
         with self._refusing(step, question):
-            for earlier in self._before:  # makes again what it left for later steps
-                if not isinstance(earlier, q.SumsWanted) or earlier.part == 1:
-                    self.party.answer(earlier)
-            self._before = []
-            return self.party.answer(question)
+            if self.party.state is None and (kept := memory.path / STATE).exists():
+                self.party.state, summary = read_state(kept), memory.kept(SUMMARY)
+                self.party.sent = None if summary is None else cast("Summary", wire.decode(summary))
+            if self.told is not None:
+                self.party.answer(self.told)
+                self.told = None
+            before = self.party.state
+            made = self.party.answer(question)
+            if self.party.state is not None and self.party.state is not before:  # kept before anything of it leaves
+                if self.party.sent is not None:
+                    memory.replace(SUMMARY, wire.encode(self.party.sent))
+                memory.replace(STATE, encode_state(self.party.state))
+            return made
 
     @contextmanager
     def _refusing(self, step: str, question: q.Question) -> Iterator[None]:

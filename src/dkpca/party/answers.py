@@ -282,8 +282,7 @@ def _addends(party: Party, question: q.MaskedWanted, step: float, *, again: bool
     compared, state = _compared(party, question)
     if not again:
         _check_addend(party, what, compared, step)
-    if not question.batch:
-        party.state = state
+        party.state = party.state if question.batch else state
     return partial(quantities.addend, what, compared)
 
 
