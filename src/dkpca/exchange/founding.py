@@ -214,7 +214,7 @@ def _leave(member: Membership) -> str:
     where = f"{member.name}/{member.own.member_file}"
     try:
         if (shown := _shown(member.folder)) and shown.plan.id == member.memory.path.name:
-            write_own(member.folder, member.memory)  # what the folder has lost
+            members.bring(member.folder, where, member.memory.path / "member.toml")  # if the folder has lost it
         if member.folder.read(where, plans.MOST_MEMBER) != member.memory.kept("member.toml"):
             raise StorageError(f"{member.folder.url}/{where}: is not there, or not the file that this member wrote")
         member.refuse("close", "closed")

@@ -70,40 +70,40 @@ def review(folder: Folder, memory: Memory) -> Review:
         return _review(founding.seat_to_work(folder, memory))
 
 
-def _review(member: Membership) -> Review:
-    member.memory.secrets()  # which says it if the study is closed here; so below
-    signed = member.memory.remembered("signed")
-    study = signed or founding.shown(member)
+def _review(seat: Membership) -> Review:
+    seat.memory.secrets()  # which says it if the study is closed here; so below
+    signed = seat.memory.remembered("signed")
+    study = signed or founding.shown(seat)
     if signed is None:
         plans.check_end(study.plan)  # as `sign` does
-    member.memory.forget("review.json")  # which seals the other files of a review, and comes last
-    if member.name == study.plan.center:
+    seat.memory.forget("review.json")  # which seals the other files of a review, and comes last
+    if seat.name == study.plan.center:
         found, shown = Review(study, (), {}, (), ""), ""
     else:
-        table, limits = _table_and_limits(member, study.plan)
-        if signed and member.memory.kept("table/about.json") is not None:
+        table, limits = _table_and_limits(seat, study.plan)
+        if signed and seat.memory.kept("table/about.json") is not None:
             # What will be sent, whatever party.toml describes by now, and limits.toml allows.
-            table, limits = own_table.frozen(member.memory), _signed_limits(member)
-        case = Case.of(study, settings_of(study.plan), member.name, table, limits, member.memory.memory)
+            table, limits = own_table.frozen(seat.memory), _signed_limits(seat)
+        case = Case.of(study, settings_of(study.plan), seat.name, table, limits, seat.memory.memory)
         found = reviews.review(case, study)
-        reviews.kept(found, case).keep(member.memory)
-        shown = _digest_of(member, table)
-    member.memory.remember(study, "reviewed")
-    before = earlier.digests(member.memory.memory, study.plan.id)
+        reviews.kept(found, case).keep(seat.memory)
+        shown = _digest_of(seat, table)
+    seat.memory.remember(study, "reviewed")
+    before = earlier.digests(seat.memory.memory, study.plan.id)
     about = {"green": found.green, "table and limits": shown, "before": before}
-    member.memory.replace("review.json", json.dumps(about).encode())
+    seat.memory.replace("review.json", json.dumps(about).encode())
     return replace(found, signed=signed is not None)
 
 
 def sign(folder: Folder, memory: Memory, fingerprint: str) -> None:
     """Sign what was reviewed; the table is frozen as it was then."""
     with memory.locked():
-        member = founding.seat_to_work(folder, memory)
-        me = member.memory.secrets()
-        if member.memory.kept("review.json") is None and member.name == founding.plan_in(folder).plan.center:
-            _review(member)  # nothing of the center's leaves: the fingerprint says what it signs
-        kept, signed = member.memory.kept("review.json"), member.memory.remembered("signed")
-        study = signed or member.memory.remembered("reviewed")
+        seat = founding.seat_to_work(folder, memory)
+        me = seat.memory.secrets()
+        if seat.memory.kept("review.json") is None and seat.name == founding.plan_in(folder).plan.center:
+            _review(seat)  # nothing of the center's leaves: the fingerprint says what it signs
+        kept, signed = seat.memory.kept("review.json"), seat.memory.remembered("signed")
+        study = signed or seat.memory.remembered("reviewed")
         if kept is None or study is None:
             raise InputError("the study has not been reviewed; run 'dkpca study review' first")
         about = json.loads(kept)
@@ -114,25 +114,25 @@ def sign(folder: Folder, memory: Memory, fingerprint: str) -> None:
             raise ProtectionError(f"the fingerprint does not match the reviewed study: {why}")
         plans.check_end(study.plan)
         # From here on nothing refuses: the table is frozen, and a repeat writes the same bytes.
-        digest = sha256(b"no table") if member.name == study.plan.center else _frozen_digest(member, study, about)
-        member.memory.remember(study, "signed")
-        raw = plans.make_signature(study, member.name, me, digest)
-        member.memory.keep_once("signature", raw, "this member's signature")
-        founding.write_own(folder, member.memory)
+        digest = sha256(b"no table") if seat.name == study.plan.center else _frozen_digest(seat, study, about)
+        seat.memory.remember(study, "signed")
+        raw = plans.make_signature(study, seat.name, me, digest)
+        seat.memory.keep_once("signature", raw, "this member's signature")
+        founding.write_own(folder, seat.memory)
 
 
-def _frozen_digest(member: Membership, study: Study, about: dict[str, Any]) -> str:
+def _frozen_digest(seat: Membership, study: Study, about: dict[str, Any]) -> str:
     """Freeze the table that was reviewed, count what it lets out as left, and return the table's digest."""
-    if member.memory.remembered("signed") is not None:
-        return own_table.digest(member.memory)
-    table, _ = _table_and_limits(member, study.plan)
-    if _digest_of(member, table) != about["table and limits"]:
+    if seat.memory.remembered("signed") is not None:
+        return own_table.digest(seat.memory)
+    table, _ = _table_and_limits(seat, study.plan)
+    if _digest_of(seat, table) != about["table and limits"]:
         raise InputError("the table or limits.toml changed since the review; review again")
-    if earlier.digests(member.memory.memory, study.plan.id) != about["before"]:
+    if earlier.digests(seat.memory.memory, study.plan.id) != about["before"]:
         raise InputError("another study of this table was signed, or got new samples, since the review; review again")
-    member.memory.replace(SIGNED_LIMITS, (member.memory.memory.path / LIMITS_FILE).read_bytes())
-    digest = own_table.freeze(member.memory, table)
-    earlier.commit(member.memory)
+    seat.memory.replace(SIGNED_LIMITS, (seat.memory.memory.path / LIMITS_FILE).read_bytes())
+    digest = own_table.freeze(seat.memory, table)
+    earlier.commit(seat.memory)
     return digest
 
 
@@ -183,20 +183,20 @@ def _run(member: Membership, notes: list[str], ended: DKPCAError | None) -> Path
     return result
 
 
-def _table_and_limits(member: Membership, plan: Plan) -> tuple[own_table.OwnTable, Limits]:
-    columns_are = settings_of(plan).family_of(member.name).columns_are
-    table = own_table.load(member.memory.memory.path, columns_are, plan.covariates.get(member.name, ()))
-    return table, read_limits(member.memory.memory.path / LIMITS_FILE)
+def _table_and_limits(seat: Membership, plan: Plan) -> tuple[own_table.OwnTable, Limits]:
+    columns_are = settings_of(plan).family_of(seat.name).columns_are
+    table = own_table.load(seat.memory.memory.path, columns_are, plan.covariates.get(seat.name, ()))
+    return table, read_limits(seat.memory.memory.path / LIMITS_FILE)
 
 
-def _signed_limits(member: Membership) -> Limits:
+def _signed_limits(seat: Membership) -> Limits:
     """Limits that were signed; the file may only have become tighter since."""
-    signed, now = member.memory.path / SIGNED_LIMITS, read_limits(member.memory.memory.path / LIMITS_FILE)
+    signed, now = seat.memory.path / SIGNED_LIMITS, read_limits(seat.memory.memory.path / LIMITS_FILE)
     return now.within(read_limits(signed)) if signed.exists() else now  # of before, none was kept
 
 
-def _digest_of(member: Membership, table: own_table.OwnTable) -> str:
+def _digest_of(seat: Membership, table: own_table.OwnTable) -> str:
     """Digest of table and limits, as a review saw them."""
     apart = {name: values.tolist() for name, values in table.covariates.items()}
     about = json.dumps([list(table.ids or ()), list(table.keys or ()), table.columns, apart]).encode()
-    return sha256(about + table.X.tobytes() + (member.memory.memory.path / LIMITS_FILE).read_bytes())
+    return sha256(about + table.X.tobytes() + (seat.memory.memory.path / LIMITS_FILE).read_bytes())
