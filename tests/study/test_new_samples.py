@@ -16,7 +16,7 @@ from dkpca.exchange.member import RefusedError, WaitingError
 from dkpca.exchange.replay import batches_in
 from dkpca.exchange.sealed import Part
 from dkpca.messages import MaskedSum
-from dkpca.party import answers
+from dkpca.party import answers, summaries
 from dkpca.party import questions as q
 from dkpca.party.answers import Party
 from dkpca.party.limits import Limits
@@ -168,7 +168,7 @@ def on_another_machine(monkeypatch):
     def again(*_, **__):
         raise AssertionError("computed again")
 
-    for module, name in ((answers.summaries, "summarize"), (answers, "measured_for"), (protocols, "fused_by")):
+    for module, name in ((summaries, "summarize"), (answers, "measured_for"), (protocols, "fused_by")):
         monkeypatch.setattr(module, name, again)
 
 

@@ -90,7 +90,8 @@ class Run:
 
     def _fit(self) -> Steps:
         places, samples = yield from self.matched()
-        model = yield from protocols.fit(self.names, self.settings, Terms(self.run, places=places, samples=samples))
+        terms = Terms(self.run, places=places, fusing={"samples": samples})
+        model = yield from protocols.fit(self.names, self.settings, terms)
         yield from self.told(model, to_numpy(model.scores), places, model.received)
         return model, places
 

@@ -95,7 +95,7 @@ class Earlier:
 
     def places(self, table: OwnTable) -> dict[int, int]:
         """Return by rows of a table where they stand among the samples that were attacked."""
-        digests, names = told_apart(table.rows), table.samples
+        digests = told_apart(table.rows)
         here = set(digests) - {""}
         # By their numbers; where these changed, by their names.
         by_digest = {digest: place for place, digest in enumerate(self.digests) if digest}

@@ -22,7 +22,7 @@ from dkpca.linalg.arrays import Array, MemoryLimit, dtype_name
 from dkpca.linalg.eigenpairs import signs_of
 from dkpca.linalg.rows import away_from, threads_of_our_own
 from dkpca.messages import MaskedSum, digest, row_number_digest
-from dkpca.party.answers import ANSWERS, Party
+from dkpca.party.answers import Party
 from dkpca.party.questions import Question
 from dkpca.party.state import PartyState, Shield, SumState
 from dkpca.protection.rotation import Rotation
@@ -31,7 +31,6 @@ from dkpca.settings import Compute, Fit
 Tables = Mapping[str, Array | Callable[[str], Array]]  # numbers, or what opens a file from what its columns are
 States = dict[str, PartyState | SumState]
 BATCH = "new"
-HERE = Compute()
 
 
 def fit(
@@ -58,15 +57,13 @@ def fit(
             return covariates
         return replace(covariates, basis=first.rotation(len(covariates.basis)).turn(covariates.basis))
 
-    terms = Terms(
-        run,
-        dtype=next((dtype_name(table) for table in tables.values() if not callable(table)), "float64"),
-        places=places,
-        samples="" if sample_ids is None or places is None else digest(sample_ids),
-        device=compute.device,
-        memory=MemoryLimit.of(compute.max_memory, folder),
-        covariates=None if covariates is None else given,
-    )
+    fusing: dict[str, Any] = {
+        "dtype": next((dtype_name(table) for table in tables.values() if not callable(table)), "float64"),
+        "samples": "" if sample_ids is None or places is None else digest(sample_ids),
+        "device": compute.device,
+        "memory": MemoryLimit.of(compute.max_memory, folder),
+    }
+    terms = Terms(run, places=places, fusing=fusing, covariates=None if covariates is None else given)
     model, sent = drive(protocols.fit(list(tables), settings, terms), parties, compute)
     states: States = {name: party.state for name, party in parties.items() if party.state is not None}
     key = first.group_key.hex() if settings.protect == "blind" else ""
@@ -126,7 +123,7 @@ def drive(
 
 def answer(party: Party, question: Question) -> tuple[Any, Any, Any]:
     """In a worker: the answer, and what the party keeps."""
-    return ANSWERS[type(question)](party, question), party.state, party.sent
+    return party.answer(question), party.state, party.sent
 
 
 def parties_of(

@@ -21,8 +21,6 @@ from dkpca.tables.inputs import ID_NAME, by_party, check_features, cut, like_fit
 
 ONE_WORKER = 20_000  # rows that one worker may have all of
 SHARE = 16  # one part in so many of a worker's memory that the tables may take, to be on one worker
-# Settings that need all rows in one place, beyond `ONE_WORKER` of them: what they must be.
-BEYOND = {"protect": "none", "projection": "extend", "lacking": None}
 
 
 def collections_in(X: Any) -> dict[Any, Any]:
@@ -57,17 +55,19 @@ def tables_of(
     import dask
 
     tables = by_party(X) or cut(X, parties)
-    refused = [f"{name}={own!r}" for name, value in BEYOND.items() if (own := getattr(settings, name)) != value]
-    refused += ["precision='compact'"] if settings.precision == "compact" else []
-    precomputed = any(settings.family_of(name).columns_are == "samples" for name in tables)
-    refused += ["kernel='precomputed'"] if precomputed else []
-    refused += [] if compute.device is None else [f"device={compute.device!r}"]
-    refused += [] if sample_ids is None else ["sample_ids"]
-    if refused:
-        beyond = (
-            f"needs all rows in one place, and beyond {ONE_WORKER} those of Dask collections stay on their workers"
-        )
-        raise InputError(f"{refused[0]} {beyond}; leave it out, or gather the tables (X.compute())")
+    needs_all = {
+        f"protect={settings.protect!r}": settings.protect != "none",
+        f"projection={settings.projection!r}": settings.projection != "extend",
+        f"lacking={settings.lacking!r}": settings.lacking is not None,
+        "precision='compact'": settings.precision == "compact",
+        "kernel='precomputed'": any(settings.family_of(name).columns_are == "samples" for name in tables),
+        f"device={compute.device!r}": compute.device is not None,
+        "sample_ids": sample_ids is not None,
+    }
+    if first := next((what for what, is_given in needs_all.items() if is_given), ""):
+        stay = f"beyond {ONE_WORKER} those of Dask collections stay on their workers"
+        how = "leave it out, or gather the tables (X.compute())"
+        raise InputError(f"{first} needs all rows in one place, and {stay}; {how}")
     frames = {name: table for name, table in tables.items() if hasattr(table, "columns")}
     for name, frame in frames.items():
         check_features(name, frame._meta)

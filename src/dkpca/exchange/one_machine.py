@@ -33,7 +33,7 @@ def fit(
     out: Path,
     holdings: Sequence[Holding],
     request: Fit,
-    compute: Compute = in_process.HERE,
+    compute: Compute,
     *,
     covariates: Holding | None = None,
 ) -> tuple[Run, list[str]]:

@@ -21,7 +21,6 @@ from dkpca.fusion import FusedModel, audit, fuse, fused_model, scoring
 from dkpca.fusion.covariates import Covariates
 from dkpca.kernels import Kernel, Precomputed
 from dkpca.kernels.base import BALANCED, adjusted, center_weights, check_weights, combination, weighed
-from dkpca.linalg.arrays import MemoryLimit
 from dkpca.linalg.precision import Rounded
 from dkpca.messages import MaskedSum, Scores, Shape, Statistics, Summary, row_number_digest
 from dkpca.party import questions as q
@@ -42,7 +41,8 @@ class Ask:
     asked: Questions | Callable[[], Questions]  # a function makes questions that hold what only the center knows
     readers: Literal["center", "parties", "next", "all"] = "center"
     # "parties": each answers each other one, unseen by the center; "next": each answers the one after it in the ring.
-    expects: Callable[[Any], bool] = lambda told: False  # whether a party may take such a question
+    tells: type[q.Question] | None = None  # kind that only the center makes; None: each party makes it itself
+    fits: Callable[[Any], bool] = lambda told: True  # whether a party may take what the center made
 
     @cached_property
     def questions(self) -> Questions:
@@ -53,6 +53,10 @@ class Ask:
     def one(self) -> Any:
         """The question, where it is the same for all."""
         return next(iter(self.questions.values()))
+
+    def expects(self, told: q.Question) -> bool:
+        """Whether a party may take such a question from the center."""
+        return self.tells is not None and isinstance(told, self.tells) and self.fits(told)
 
 
 @dataclass(frozen=True)
@@ -65,15 +69,16 @@ class Terms:
     fewest_samples: int = 2
     gammas: tuple[float, float] = (0.0, math.inf)  # bounds of widths that follow from the data
     study: bool = False  # all agree to the derived values before any data, are told the result, and keep their seeds
-    dtype: str = "float64"  # precision in which the center computes
     places: Mapping[str, Any] | None = None  # of each party's samples among all; None: all have all, in one order
-    samples: str = ""  # digest of all samples in their order, where parties lack some
-    n_samples: int = 0  # that at least one party has, where that was found out
-    device: str | None = None  # where the center computes with landmarks
+    fusing: Mapping[str, Any] = field(default_factory=dict)  # how the center computes: other parameters of `fuse`
     covariates: Callable[[], Covariates] | None = None  # of all samples; asked for when the parties have their seeds
     taken_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # columns of covariates, by their owner
-    memory: MemoryLimit | None = None  # that the center's arrays may take
     batch: str = ""  # of new samples that are placed
+
+    @property
+    def own_places(self) -> Mapping[str, Any]:
+        """Places of each party's samples, where a party knows of no others; empty where all are asked about all."""
+        return {} if self.places is None or self.align != "position" else self.places
 
     def step(self, name: str) -> str:
         """Name of a step, unique also among those of all batches."""
@@ -85,7 +90,7 @@ T = TypeVar("T")
 Steps = Generator[Ask, Answers, T]
 Model = Callable[[], FusedModel]  # made when somebody looks at it
 Widths = Mapping[str, float | None]
-Agreed = q.Derived | None  # None: nobody was asked
+Sizes = q.Derived | None  # of all tables, and their samples; None: nobody was asked
 
 
 def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[FusedModel]:
@@ -95,12 +100,12 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[FusedModel]:
         yield _seeds(names, terms)
     if terms.align != "position":
         terms = yield from aligned(names, terms, union=settings.lacking in ("mean", "complete"))
-    if settings.protect == "sums":
-        model, agreed = yield from _by_sums(names, settings, terms)
-    else:
-        model, agreed = yield from _by_summaries(names, settings, terms)
+    by_sums = settings.protect == "sums"
+    needs_shape = by_sums or terms.study or widths_from(names, settings) == "shape"  # else nobody is told it
+    shape = (yield from _shape(names, settings, terms)) if needs_shape else None
+    model = yield from (_by_sums if by_sums else _by_summaries)(names, settings, terms, shape)
     if settings.audit is not None:
-        model = yield from audited(names, model, settings.audit, agreed)
+        model = yield from audited(names, model, settings.audit, shape if terms.study else None)
 
     def results() -> Questions:
         given = partial(published, model())
@@ -111,19 +116,17 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[FusedModel]:
         told = {n: replace(given(rows[n]), n_parties=len(names)) for n in names}  # masked sums have one summary
         return {n: q.ResultGiven(told[n], model().weights.get(n, 1.0), slopes=owned.get(n)) for n in names}
 
-    def expected(told: Any) -> bool:
-        if not isinstance(told, q.ResultGiven) or told.batch:
-            return False
+    def planned(told: Any) -> bool:
         # Another weight than one of the plan's would single out a party in the scores of new samples.
         weights = settings.weights.values() if isinstance(settings.weights, Mapping) else (1.0,)
-        planned = isinstance(settings.weights, str) or told.weight in weights
+        weighs = isinstance(settings.weights, str) or told.weight in weights
         # So would more components than the plan's, made up so that the others' shares of them are nothing.
         wanted = settings.n_components
-        planned = planned and (not isinstance(wanted, int) or told.scores.scores.shape[1] <= wanted)
-        return planned and told.scores.row_means is None
+        few = not isinstance(wanted, int) or told.scores.scores.shape[1] <= wanted
+        return weighs and few and told.scores.row_means is None and not told.batch
 
     if terms.study or settings.protect == "blind":
-        yield Ask("result", results, expects=expected)
+        yield Ask("result", results, tells=q.ResultGiven, fits=planned)
     return model()
 
 
@@ -147,14 +150,14 @@ def published(model: FusedModel, rows: Any = slice(None)) -> Scores:
     return fused_model.result(model, model.scores[rows], next(iter(model.summaries.values())).sample_digest)
 
 
-def audited(names: Sequence[str], model: Model, n_rows: int, agreed: Agreed = None) -> Steps[Model]:
+def audited(names: Sequence[str], model: Model, n_rows: int, agreed: Sizes = None) -> Steps[Model]:
     """Ask for true rows of samples that nobody knew before all summaries had arrived; return the model with them."""
 
     def received() -> Questions:
         sent = {name: wire.fingerprint(summary) for name, summary in model().summaries.items()}
         return dict.fromkeys(names, q.ReceivedGiven(sent))
 
-    revealed = yield Ask("received", received, "all", lambda told: isinstance(told, q.ReceivedGiven))
+    revealed = yield Ask("received", received, "all", q.ReceivedGiven)
     nonces = b"".join(bytes.fromhex(revealed[name].nonce) for name in names)
     seed = int.from_bytes(hashlib.sha256(nonces).digest()[:6], "big")
     if agreed is None:
@@ -173,25 +176,27 @@ def new_rows(names: Sequence[str], batch: str, *, exact: bool = False, **sizes: 
 def place(
     names: Sequence[str], settings: Fit, model: Any, batch: str, terms: Terms, told: Scores | None = None
 ) -> Steps[Any]:
-    """Place a batch of new samples; return their scores. A party has the told result instead of the model."""
+    """Place a batch of new samples; return their scores. A party has the told result in the place of the model.
+
+    In the open, and not in a study, `new_rows` are asked for instead.
+    """
     terms = replace(terms, batch=batch)
-    sizes: dict[str, Any] = {"n_samples": 0, "of_fit": 0}
     if settings.protect != "none":
         yield _seeds(names, terms)
     if terms.align != "position":
         yield from aligned(names, terms)
-    if settings.protect != "none" or terms.study:
-        shape = yield from _shape(names, settings, terms)
-        whole = settings.lacking not in ("mean", "complete")  # else a party knows of its own samples only
-        sizes = {"n_samples": shape.n_samples, "of_fit": model.scores.shape[0] * whole}
-    if terms.study and (settings.protect == "none" or (terms.taken_out and settings.protect != "blind")):
+    shape = yield from _shape(names, settings, terms)
+    whole = settings.lacking not in ("mean", "complete")  # else a party knows of its own samples only
+    sizes: dict[str, Any] = {"n_samples": shape.n_samples, "of_fit": model.scores.shape[0] * whole}
+    owned = terms.taken_out if settings.protect != "blind" else {}  # else they are in the owner's share
+    if terms.study and (settings.protect == "none" or owned):
         yield _same(names, terms, shape)  # masked sums are those of the samples that their masks are bound to
     if settings.protect == "none":
         rows = yield from new_rows(names, batch, **sizes)
         scores: Callable[[], Any] = cache(lambda: scoring.place(model, [rows[name] for name in names]).scores)
     else:
-        scores = yield from _by_new_sums(names, settings, model, terms, shape, told)
-    for owner, columns in terms.taken_out.items() if settings.protect != "blind" else ():  # else in the owner's share
+        scores = yield from _by_new_sums(settings, terms, model, shape, told)
+    for owner, columns in owned.items():
         theirs = yield Ask(terms.step("covariates"), {owner: q.CovariatesWanted(columns, batch=batch, **sizes)})
         scores = cache(partial(_adjusted, model, scores, theirs, owner))
 
@@ -200,8 +205,7 @@ def place(
         return dict.fromkeys(names, q.ResultGiven(replace(told, n_parties=len(names)), batch=batch))
 
     if terms.study:
-        of_batch: Any = lambda told: isinstance(told, q.ResultGiven) and told.batch == batch  # noqa: E731
-        yield Ask(terms.step("result"), results, expects=of_batch)
+        yield Ask(terms.step("result"), results, tells=q.ResultGiven, fits=lambda told: told.batch == batch)
     return scores()
 
 
@@ -215,7 +219,7 @@ def _adjusted(model: FusedModel, scores: Callable[[], Any], theirs: Answers, own
 
 
 def _by_new_sums(
-    names: Sequence[str], settings: Fit, model: Any, terms: Terms, shape: q.Derived, told: Scores | None
+    settings: Fit, terms: Terms, model: Any, shape: q.Derived, told: Scores | None
 ) -> Steps[Callable[[], Any]]:
     """Scores of new samples as masked sums: of the parties' shares, or of what the joint kernel is formed of."""
     result = model if isinstance(model, Scores) else told or published(model)
@@ -237,14 +241,11 @@ def _by_new_sums(
     return cache(projected)
 
 
-def _by_summaries(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[tuple[Model, Agreed]]:
+def _by_summaries(names: Sequence[str], settings: Fit, terms: Terms, shape: Sizes) -> Steps[Model]:
     """The paper: one summary from each party, fused."""
     blind = settings.protect == "blind"
-    needs_shape = terms.study or terms.align != "position" or widths_from(names, settings) == "shape"
-    shape = (yield from _shape(names, settings, terms)) if needs_shape else None
     widths = yield from _widths(names, settings, terms, shape)
-    agreed, covariates = yield from _go(settings, terms, shape, lambda: kernels_of(names, settings, widths()))
-    chosen = kernels_of(names, settings, widths()) if agreed is None else agreed.kernels
+    chosen, covariates = yield from _go(settings, terms, shape, lambda: kernels_of(names, settings, widths()))
     if settings.projection == "exact" and len(set(chosen.values())) > 1:
         raise InputError("projection='exact' needs one kernel of the joined table; use projection='extend'")
     n_samples = 0 if shape is None else shape.n_samples
@@ -259,18 +260,15 @@ def _by_summaries(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[tu
             [summaries[name] for name in names],
             center=settings.center and not blind,  # a blind center cannot: the parties have centered
             roster=names,
-            dtype=terms.dtype,
             law="sum" if blind else law,
             weights=center_weights(settings.weights, law),
             places=terms.places,
             lacking=str(settings.lacking),
-            samples=terms.samples,
-            device=terms.device,
             covariates=covariates(),
-            memory=terms.memory,
+            **terms.fusing,
         )
 
-    return cache(fused), agreed
+    return cache(fused)
 
 
 def fused_by(settings: Fit, summaries: Sequence[Summary], **others: Any) -> FusedModel:
@@ -287,26 +285,27 @@ def _same(names: Sequence[str], terms: Terms, shape: q.Derived) -> Ask:
 
 
 def _go(
-    settings: Fit, terms: Terms, shape: Agreed, chosen: Callable[[], dict[str, Kernel]]
-) -> Steps[tuple[Agreed, Callable[[], Covariates | None]]]:
-    """Have all parties agree to the derived values before any message with data; then ask for the covariates."""
+    settings: Fit, terms: Terms, shape: Sizes, chosen: Callable[[], dict[str, Kernel]]
+) -> Steps[tuple[dict[str, Kernel], Callable[[], Covariates | None]]]:
+    """Have all parties agree to the derived values, the kernels among them, before any data; ask for covariates."""
     if not terms.study:
-        return None, terms.covariates or (lambda: None)
+        return chosen(), terms.covariates or (lambda: None)
     assert shape is not None
     go = Ask(
         "go",
         lambda: dict.fromkeys(shape.columns, q.GoWanted(replace(shape, kernels=chosen()))),
         "all",
-        lambda told: isinstance(told, q.GoWanted),  # what it derives is checked by whoever has a table
+        q.GoWanted,  # what it derives is checked by whoever has a table
     )
     yield go
+    agreed = go.one.derived.kernels
     if not terms.taken_out:
-        return go.one.derived, lambda: None
+        return agreed, lambda: None
     ((owner, columns),) = terms.taken_out.items()
     question = q.CovariatesWanted(columns, shape.n_samples, blind=settings.protect == "blind")
     told = yield Ask("covariates", {owner: question})
     named = f"{owner}: {', '.join(columns)}"
-    return go.one.derived, lambda: Covariates.of_basis(told[owner].rows.decode(), named)
+    return agreed, lambda: Covariates.of_basis(told[owner].rows.decode(), named)
 
 
 def summary_question(settings: Fit, chosen: Mapping[str, Kernel], party: str, n_samples: int) -> q.SummaryWanted:
@@ -328,13 +327,13 @@ def summary_question(settings: Fit, chosen: Mapping[str, Kernel], party: str, n_
     )
 
 
-def _by_sums(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[tuple[Model, Agreed]]:
+def _by_sums(names: Sequence[str], settings: Fit, terms: Terms, shape: Sizes) -> Steps[Model]:
     """Masked sums: the center gets the joint distances or inner products, as if one party had all columns."""
+    assert shape is not None
     kernel, derived = joint_kernel(names, settings)
-    shape = yield from _shape(names, settings, terms)
     what = quantities.of_fit(kernel, shape.n_samples, settings.n_landmarks, settings.precision)
-    agreed, covariates = yield from _go(settings, terms, shape, lambda: dict.fromkeys(names, kernel))
-    known = kernel if agreed is None else agreed.kernels[names[0]]
+    chosen, covariates = yield from _go(settings, terms, shape, lambda: dict.fromkeys(names, kernel))
+    known = chosen[names[0]]
     joined = yield from _added(settings, terms, known, what, shape)
 
     def fused() -> FusedModel:
@@ -344,9 +343,9 @@ def _by_sums(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[tuple[M
             width = joint.width_of(known, joined()) if told is None else told[names[0]]
             final = replace(known, gamma=_checked(width, terms))  # type: ignore  # a kernel with a width
         summary = joint.summary_of(final, joined())
-        return fused_by(settings, [summary], dtype=terms.dtype, law=None, weights=None, covariates=covariates())
+        return fused_by(settings, [summary], law=None, weights=None, covariates=covariates(), **terms.fusing)
 
-    return cache(fused), agreed
+    return cache(fused)
 
 
 def _seeds(names: Sequence[str], terms: Terms) -> Ask:
@@ -365,17 +364,15 @@ def aligned(names: Sequence[str], terms: Terms, *, union: bool = False) -> Steps
     matched = Ask(
         terms.step("matched"),
         lambda: _matched(lists(), ring, union, batch),
-        expects=lambda told: (
-            isinstance(told, q.MatchedGiven)
-            and (told.ring, told.places is not None, told.batch) == (ring, union, batch)
-        ),
+        tells=q.MatchedGiven,
+        fits=lambda told: (told.ring, told.places is not None, told.batch) == (ring, union, batch),
     )
     yield matched
     if not union:
         return terms
     _check_enough(len(q.numbers_in(matched.one.common)), terms)
     places = {name: np.sort(q.numbers_in(each.places)) for name, each in matched.questions.items()}  # type: ignore
-    return replace(terms, places=places, n_samples=matched.one.n_samples)
+    return replace(terms, places=places)
 
 
 def _by_ring(names: Sequence[str], terms: Terms, union: bool) -> Steps[Callable[[], dict[str, list[bytes]]]]:
@@ -400,8 +397,9 @@ def _matched(lists: Mapping[str, list[bytes]], ring: bool, keep_all: bool, batch
     from dkpca.protection.psi import intersection, union
 
     found = intersection(lists)
-    n_samples, places = union(lists) if keep_all else (len(next(iter(found.values()))), None)
-    if not next(iter(found.values())):
+    n_common = len(next(iter(found.values())))
+    n_samples, places = union(lists) if keep_all else (n_common, {})
+    if not n_common:
         count = Counter(token for own in lists.values() for token in set(own))
         shared = {party: sum(count[token] > 1 for token in set(own)) for party, own in lists.items()}
         said = ", ".join(f"{party} {n:,}" for party, n in sorted(shared.items(), key=lambda item: item[1]))
@@ -409,9 +407,9 @@ def _matched(lists: Mapping[str, list[bytes]], ring: bool, keep_all: bool, batch
             f"no sample is common to all; shared with another party: {said}; check that all "
             "write ids alike, and name the right column of ids"
         )
-    own = {name: None if places is None else q.packed_numbers(places[name]) for name in found}
+    own = {name: q.packed_numbers(each) for name, each in places.items()}
     return {
-        name: q.MatchedGiven(len(lists[name]), q.packed_numbers(positions), n_samples, ring, own[name], batch)
+        name: q.MatchedGiven(len(lists[name]), q.packed_numbers(positions), n_samples, ring, own.get(name), batch)
         for name, positions in found.items()
     }
 
@@ -423,7 +421,7 @@ def _shape(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[q.Derived
     shapes: Mapping[str, Shape] = yield Ask(terms.step("shape"), questions)
     # A party sees its own shape only, and takes the columns of the others from the plan.
     (one, first), *others = shapes.items()
-    for name, shape in others if terms.places is None or terms.n_samples else ():
+    for name, shape in others if not terms.own_places else ():
         if (shape.n_samples, shape.samples) != (first.n_samples, first.samples):
             both = f"{first.n_samples} and {shape.n_samples}"
             raise FusionError(f"parties {one!r} and {name!r} have different samples ({both}), or in another order")
@@ -433,7 +431,7 @@ def _shape(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[q.Derived
             raise FusionError(f"party {name!r} answered that its table has {said}")
     if not batch:
         _check_enough(first.n_samples, terms)
-        if terms.places is None or terms.n_samples:  # else each party has other samples, and the center checks
+        if not terms.own_places:  # else each party has other samples, and the center checks
             _check_components(settings, first.n_samples)
     columns = {**terms.columns, **{name: shape.n_features for name, shape in shapes.items()}}
     return q.Derived(first.n_samples, first.samples, {name: columns[name] for name in names}, {})
@@ -467,11 +465,10 @@ def widths_from(names: Sequence[str], settings: Fit) -> Literal["settings", "sha
 
 def kernels_of(names: Sequence[str], settings: Fit, widths: Widths) -> dict[str, Kernel]:
     """Kernel of each party with its width, for the law and the weights of the fit."""
-    families = {name: settings.family_of(name) for name in names}
-    named = {name: family for name, family in families.items() if isinstance(family, type)}
+    made: dict[str, Any] = {name: settings.family_of(name) for name in names}
+    named = {name: family for name, family in made.items() if not isinstance(family, Kernel)}
     new = {n: cls.from_settings(gamma=widths.get(n), centered=settings.center) for n, cls in named.items()}
-    new = adjusted(new, degree=settings.degree, coef0=settings.coef0)
-    made: dict[str, Kernel] = {n: new[n] if isinstance(family, type) else family for n, family in families.items()}
+    made |= adjusted(new, degree=settings.degree, coef0=settings.coef0)
     one = len(set(made.values())) == 1 and settings.weights is None
     joint_law = next(iter(made.values())).law
     if not one or (settings.law is not None and (joint_law is None or joint_law.name != settings.law)):
@@ -479,7 +476,7 @@ def kernels_of(names: Sequence[str], settings: Fit, widths: Widths) -> dict[str,
     return weighed(made, settings.weights, combination(made, settings.law).law)
 
 
-def known_widths(names: Sequence[str], settings: Fit, terms: Terms, shape: Agreed) -> Widths | None:
+def known_widths(names: Sequence[str], settings: Fit, terms: Terms, shape: Sizes) -> Widths | None:
     """Widths that follow from the settings and the numbers of columns; None where they follow from the data."""
     gamma, of, source = settings.gamma, open_widths(names, settings), widths_from(names, settings)
     if isinstance(gamma, Mapping):
@@ -494,12 +491,11 @@ def known_widths(names: Sequence[str], settings: Fit, terms: Terms, shape: Agree
     if gamma is None:
         return dict.fromkeys(of, 1.0 / sum(shape.columns[name] for name in of))
     # The mean squared distance of a standardized column over all pairs of T samples is 2 T / (T - 1).
-    own = {} if terms.places is None or terms.n_samples else terms.places  # of tables that lack samples
-    sizes = {name: len(own[name]) if own else shape.n_samples for name in of}
+    sizes = {name: len(terms.own_places.get(name, range(shape.n_samples))) for name in of}
     return _one_for_alike(settings, {n: 2.0 * shape.columns[n] * T / (T - 1.0) for n, T in sizes.items()}, terms, of)
 
 
-def _widths(names: Sequence[str], settings: Fit, terms: Terms, shape: Agreed) -> Steps[Callable[[], Widths]]:
+def _widths(names: Sequence[str], settings: Fit, terms: Terms, shape: Sizes) -> Steps[Callable[[], Widths]]:
     """Widths of the parties whose kernel is given by its name only; those that follow from the data are asked for."""
     known = known_widths(names, settings, terms, shape)
     if known is not None:
@@ -511,9 +507,8 @@ def _widths(names: Sequence[str], settings: Fit, terms: Terms, shape: Agreed) ->
         if len(of) < len(names) or len(set(plain.values())) > 1:
             needs = "one kernel for all parties; give gamma by party, or standardize=True"
             raise InputError(f"protect='blind' derives gamma from a sum over all parties, which needs {needs}")
-        one = q.Derived(1, "0" * 64, dict.fromkeys(names, 1), {})
-        what, kernel = Addends("statistic", 1, 1, 64), plain[names[0]]
-        joined = yield from _added(settings, terms, kernel, what, one)
+        one = q.Derived(1, "0" * 64, dict.fromkeys(names, 1), {})  # the numbers of samples and columns do not matter
+        joined = yield from _added(settings, terms, plain[names[0]], Addends("statistic", 1, 1, 64), one)
         return lambda: _one_for_alike(settings, {names[0]: float(joined().total[0, 0])}, terms, names)
     questions = {name: q.StatisticsWanted(kernel, settings.standardize) for name, kernel in plain.items()}
     statistics: Mapping[str, Statistics] = yield Ask("statistics", questions)
@@ -551,34 +546,33 @@ def _added(
     names, standardize = tuple(shape.columns), settings.standardize and not terms.batch  # new ones as in the fit
     about = (terms.run, names, kernel, what, terms.batch, result, standardize)
 
-    def asked(part: int, values: Mapping[str, float], lengths: Mapping[str, float]) -> q.SumsWanted:
+    def first_piece(values: Mapping[str, float], lengths: Mapping[str, float]) -> q.SumsWanted:
         most = {name: values.get(name, 1.0) for name in names}  # what is told of others is not what is expected
         longest = {name: max(lengths.get(name, 1.0), 2.0**-1000) for name in names}
-        return q.SumsWanted(f"{before}sums-{part}", *about, bounds=most, length_bounds=longest, part=part)
+        return q.SumsWanted(f"{before}sums-1", *about, bounds=most, length_bounds=longest)
 
     def bounded_by(answers: Answers) -> Questions:
         sent = [[answers[n].values for n in names], [answers[n].lengths for n in names]]
         most = [dict.fromkeys(names, masks.largest_power(each)) for each in sent]
-        return dict.fromkeys(names, asked(1, *most))
+        return dict.fromkeys(names, first_piece(*most))
 
-    known = {name: quantities.bounds_without_data(what, kernel, shape.columns[name]) for name in names}
-    bounds = {name: most for name, most in known.items() if most is not None}
-    if standardize and len(bounds) == len(names):
-        most = [{name: both[part] for name, both in bounds.items()} for part in (0, 1)]
-        first = Ask(f"{before}sums-1", dict.fromkeys(names, asked(1, *most)))
+    def fits(told: q.SumsWanted) -> bool:
+        return told == first_piece(told.bounds, told.length_bounds)
+
+    known = [quantities.bounds_without_data(what, kernel, count) for count in shape.columns.values()]
+    bounds = [both for both in known if both is not None]  # of all parties, or of none
+    pieces: Questions | Callable[[], Questions]
+    if standardize and bounds:
+        most = [dict(zip(names, each, strict=True)) for each in zip(*bounds, strict=True)]
+        pieces = dict.fromkeys(names, first_piece(*most))
     else:
         answers = yield Ask(f"{before}bounds", dict.fromkeys(names, q.BoundsWanted(f"{before}bounds", *about)))
-        first = Ask(
-            f"{before}sums-1",
-            partial(bounded_by, answers),
-            expects=lambda told: isinstance(told, q.SumsWanted) and told == asked(1, told.bounds, told.length_bounds),
-        )
-    total = None
+        pieces = partial(bounded_by, answers)
+    ask, total = Ask(f"{before}sums-1", pieces, tells=q.SumsWanted, fits=fits), None
     for part in range(1, len(what.pieces) + 1):
-        ask = first
         if part > 1:
-            question = asked(part, first.one.bounds, first.one.length_bounds)
-            ask = Ask(question.step, dict.fromkeys(names, question))
+            piece = replace(ask.one, step=f"{before}sums-{part}", part=part)
+            ask = Ask(piece.step, dict.fromkeys(names, piece))
         sent: Mapping[str, MaskedSum] = yield ask
         if sent:  # the masks cancel; a party sees nobody's numbers
             total = np.zeros((what.rows, what.columns)) if total is None else total
@@ -587,7 +581,7 @@ def _added(
     def joined() -> Joined:
         assert total is not None, "only the center adds up"
         n_features = sum(shape.columns.values())
-        return Joined(what, total, first.one.rings, len(names), n_features, shape.samples, terms.run)
+        return Joined(what, total, ask.one.rings, len(names), n_features, shape.samples, terms.run)
 
     return joined
 

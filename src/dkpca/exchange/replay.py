@@ -389,10 +389,11 @@ class PartySide:
                 self.told = None
             before = self.party.state
             made = self.party.answer(question)
-            if self.party.state is not None and self.party.state is not before:  # kept before anything of it leaves
+            state, part = self.party.state, getattr(question, "part", 1)
+            if state is not None and state is not before and part == 1:  # kept before anything of it leaves
                 if self.party.sent is not None:
                     memory.replace(SUMMARY, wire.encode(self.party.sent))
-                memory.replace(STATE, encode_state(self.party.state))
+                memory.replace(STATE, encode_state(state))
             return made
 
     @contextmanager

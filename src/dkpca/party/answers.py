@@ -279,10 +279,9 @@ def _addends(party: Party, question: q.MaskedWanted, step: float, *, again: bool
     if what.kind == "scores":
         shares = _share(party, question.batch, question.result, step)
         return lambda rows: (np.ravel(shares[rows]), None)
-    compared, state = _compared(party, question)
+    compared = _compared(party, question)
     if not again:
         _check_addend(party, what, compared, step)
-        party.state = party.state if question.batch else state
     return partial(quantities.addend, what, compared)
 
 
@@ -290,18 +289,18 @@ def _under_masks(party: Party, numbers: Any, question: q.MaskedWanted, part: str
     if question.run != party.run or question.roster != tuple(party.roster):
         raise ProtectionError(f"party {party.name!r} was asked for another sum than the one it agreed to")
     # Masks belong to the question and to the samples: other samples under the same masks would show a difference.
-    ids = party.sample_ids(question.batch)
-    samples = "" if ids is None else party.common_digest(len(ids), question.batch)
-    about = q.digest(question) if ids is None else f"{q.digest(question)} of {samples}"
+    ids, about = party.sample_ids(question.batch), q.digest(question)
+    if ids is not None:
+        about += f" of {party.common_digest(len(ids), question.batch)}"
     return masks.under_masks(numbers, party.name, party.roster, party.pair_keys(question.batch), about, part)
 
 
-def _compared(party: Party, question: q.MaskedWanted) -> tuple[Compared, SumState]:
-    """Rows of a sum and what they are compared with, measured as the kernel takes them."""
+def _compared(party: Party, question: q.MaskedWanted) -> Compared:
+    """Rows of a sum and what they are compared with, measured as the kernel takes them; of a fit, they are kept."""
     if question.batch:
         state: SumState = party.whole_state(SumState)
         X = state.measured(party.table(state.kernel.columns_are, question.batch))
-        return Compared(state.kernel, X, np.asarray(state.anchors)), state
+        return Compared(state.kernel, X, np.asarray(state.anchors))
     X = party.table(question.kernel.columns_are)
     if not isinstance(X, np.ndarray):
         raise InputError(f"party {party.name!r}: masked sums take NumPy arrays; give one, or protect='none'")
@@ -309,7 +308,7 @@ def _compared(party: Party, question: q.MaskedWanted) -> tuple[Compared, SumStat
     party.limits.check_form("compact", "sums")
     X, how, _ = measured_for(question.kernel, X, party.name, standardize=question.standardize)
     positions = quantities.positions(question.what, party.run)
-    state = SumState(
+    party.state = state = SumState(
         party=party.name,
         run=party.run,
         anchors=X if positions is None else X[positions],
@@ -318,7 +317,7 @@ def _compared(party: Party, question: q.MaskedWanted) -> tuple[Compared, SumStat
         preparation=getattr(party.open, "preparation", None),
         **how,
     )
-    return Compared(state.kernel, X, np.asarray(state.anchors)), state
+    return Compared(state.kernel, X, np.asarray(state.anchors))
 
 
 def _check_addend(party: Party, what: Addends, compared: Compared, step: float) -> None:

@@ -253,7 +253,7 @@ class CovariatesWanted(Question, answer=messages.CovariateRows):
     of_fit: int = 0  # samples of the fit, which has no more columns than samples; 0: not known
 
     def most_bytes(self) -> int:
-        return HEADER + 8 * self.n_samples * (self.of_fit or self.n_samples) if self.n_samples else MOST
+        return HEADER + 8 * self.n_samples * (self.of_fit or self.n_samples)
 
     def check(self, party: str, answer: Any) -> None:
         super().check(party, answer)
