@@ -1,6 +1,7 @@
 """A shared folder that lost files of members, or was made anew: each writes its own again, the same bytes."""
 
 import shutil
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from testkit.program import in_process as command
 from testkit.program import snapshot
 from testkit.studies import ANYTHING, Consortium
 from tests.study.test_a_study import MODES, tables
+from tests.study.test_new_samples import put
 
 
 @pytest.fixture
@@ -86,6 +88,34 @@ def test_a_member_whose_folder_was_restored_does_not_forget_what_it_signed(creat
         with pytest.raises(ProtectionError, match=said):
             created.at("airline", act)
     assert not (tmp_path / "shared/airline/member-2.toml").exists()
+
+
+@pytest.mark.longer
+@pytest.mark.parametrize("lost", ["before a batch", "before the plan was closed and the next one joined"])
+def test_a_member_whose_folder_was_restored_does_not_forget_what_it_sent(lost, tmp_path):
+    """Before, the next plan over samples of that batch was green, and answered."""
+    made: dict[str, Any] = {"samples": 10, "batches": 1, "batch_samples": 5}
+    here = Consortium(tmp_path, tables(20), MODES["open"], **made).join(**ANYTHING).sign()
+    here.finish()
+    shutil.copytree(tmp_path / "airline", tmp_path / "backup")
+    put(here, tmp_path, 1, {name: [f"n{i}" for i in range(6)] for name in here.names})
+    here.finish()
+    if lost != "before a batch":
+        here.close()
+        here = Consortium(tmp_path, tables(20), MODES["open"], **made)
+    shutil.rmtree(tmp_path / "airline")
+    (tmp_path / "backup").rename(tmp_path / "airline")
+    said = r"airline/batch-1\.\w+: this member's own folder has no record of this file: it was restored from an older"
+    for act in (study.review, study.run, lambda *_: here.join("airline")):
+        with pytest.raises(ProtectionError, match=said):
+            here.at("airline", act)
+
+
+def test_a_file_of_another_program_beside_the_own_ones_is_none_of_the_study(created, tmp_path):
+    created.join(**ANYTHING).sign()
+    for name in ("desktop.ini", "thumbs.db", "shape.tmp", "2.notes", "shape (conflicted copy)"):
+        (tmp_path / "shared/airline" / name).write_bytes(b"")
+    created.finish()
 
 
 def test_a_folder_under_another_name_has_the_plans_that_were_signed_there(created, tmp_path):

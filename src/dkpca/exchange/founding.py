@@ -22,6 +22,7 @@ from dkpca.store import storage
 
 PLAN = re.compile(r"plan-([1-9][0-9]{0,2})\.toml")
 SIGNATURE = re.compile("signature-[0-9]+")
+STEP = re.compile(r"(?!signature-)(\d+\.)?(batch-\d+\.)?[a-z-]+\d*")
 NOT_OF_FIT = re.compile(r"plan-.*|member.*|signature-.*|(\d+\.)?batch-.*")
 
 
@@ -182,11 +183,13 @@ def seat_to_work(folder: Folder, memory: Memory) -> Membership:
 
 
 def check_known(folder: Folder, memory: Memory, name: str, listed: Files) -> None:
-    """Refuse to go on if the folder has a signature of this member that DIR does not know."""
-    known = {each.kept("signature") for each in memory.studies()}
-    for file in filter(SIGNATURE.fullmatch, listed):
-        where = f"{name}/{file}"
-        if folder.read(where, plans.MOST_SIGNATURE) not in known:
+    """Refuse to go on if the folder has a signature of this member, or a step of a plan, that DIR does not know."""
+    known, here = {each.kept("signature") for each in memory.studies()}, _joined(memory, folder)
+    sent = {members.named(each.number, path.name) for each in here for path in (each.path / "sent").glob("*")}
+    for file in listed:
+        where, of = f"{name}/{file}", members.number_of(file)
+        is_other = bool(STEP.fullmatch(file)) and file not in sent and any(each.number == of for each in here)
+        if is_other or (SIGNATURE.fullmatch(file) and folder.read(where, plans.MOST_SIGNATURE) not in known):
             raise ProtectionError(f"{folder.url}/{where}: {members.NO_RECORD}")
 
 
