@@ -135,9 +135,18 @@ def _check_there(folder: Folder) -> None:
 
 
 def _joined(memory: Memory, folder: Folder) -> list[StudyMemory]:
-    """Plans that this member has joined in a folder, as DIR says, in their order."""
-    here = [each for each in memory.studies() if each.member and each.kept("folder") == os.fsencode(folder.place)]
+    """Plans that this member has joined in a folder, in their order: as DIR says, or its own file in one that moved."""
+    place, joined = os.fsencode(folder.place), [each for each in memory.studies() if each.member]
+    here = [each for each in joined if each.kept("folder") == place or _shows(folder, each)]
     return sorted(here, key=attrgetter("number"))
+
+
+def _shows(folder: Folder, kept: StudyMemory) -> bool:
+    """Whether the file with which a member joined a plan lies in a folder."""
+    with contextlib.suppress(StorageError):
+        where = f"{kept.member}/{Study(kept.number, b'').member_file}"
+        return folder.read(where, plans.MOST_MEMBER) == kept.kept("member.toml")
+    return False
 
 
 def _is_open(kept: StudyMemory) -> bool:
@@ -156,14 +165,13 @@ def check_free(folder: Folder, memory: Memory, plan: Plan) -> None:
 def seat(folder: Folder, memory: Memory) -> Membership:
     """Return this member's place in the study of a folder: in the plan it has signed, or else the one shown there."""
     here = _joined(memory, folder)
+    if not here:
+        _check_there(folder)
+        raise InputError(f"{memory.path}: has not joined the study in {folder.url}; run 'dkpca study join' first")
     kept = next(filter(_is_open, here), None)
     if kept is None:
-        shown = _shown(folder)  # joined where the folder had another name, perhaps
-        here += [each for each in memory.studies() if shown and each.member and each.path.name == shown.plan.id]
-        if not here:
-            _check_there(folder)
-            raise InputError(f"{memory.path}: has not joined the study in {folder.url}; run 'dkpca study join' first")
-        kept = here[-1]
+        shown = _shown(folder)  # a plan that is gone gives its place back to the one before
+        kept = next((each for each in here if shown and each.path.name == shown.plan.id), here[-1])
     kept.replace("folder", os.fsencode(folder.place))
     return Membership(kept.member, folder, kept)
 
