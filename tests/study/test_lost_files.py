@@ -58,6 +58,19 @@ def test_a_lost_plan_is_written_again_by_the_center_and_not_created_again(create
     assert plan.read_bytes() == raw
 
 
+@pytest.mark.longer
+@pytest.mark.parametrize("also", [(), ("member.toml",)])
+def test_a_lost_plan_that_was_given_up_makes_way_for_the_next(also, created, tmp_path):
+    """Before, `create` found another member's file under the first number, and could not be repeated ever."""
+    created.join(**ANYTHING)
+    for file in ("plan-1.toml", *also):
+        (tmp_path / "shared/center" / file).unlink()
+    created.at("center", founding.close, give_up=True)
+    again = Consortium(tmp_path, tables(20), MODES["open"], samples=10).join(**ANYTHING).sign()
+    assert (tmp_path / "shared/center/plan-2.toml").exists()
+    again.finish()
+
+
 def test_files_that_others_put_there_stay_and_are_named(created, tmp_path):
     created.join(**ANYTHING)
     (tmp_path / "shared/airline/member.toml").write_bytes(b"another")
@@ -211,6 +224,23 @@ def test_a_folder_is_the_same_one_however_it_is_written(spelling, created, tmp_p
     assert said == "Plan 1 closed: its keys are deleted."
     assert (tmp_path / "shared/airline/refusal").exists()
     assert not [*tmp_path.glob("airline/studies/*/seed.key")]
+
+
+def test_a_plan_with_the_id_of_another_study_does_not_take_it_over(created, tmp_path):
+    """Before, the files of the first study went into the other folder."""
+    created.join(**ANYTHING).sign("airline")
+    url, same = str(tmp_path / "other"), created.plan.id
+    other = Consortium(tmp_path, tables(20), MODES["open"], url=url, center="evil", id=same, samples=10)
+    with pytest.raises(
+        ProtectionError, match=f"the plan with the id {same} is not the one that this member saw before"
+    ):
+        other.join("airline", **ANYTHING)
+    for act in (study.review, study.run, founding.close):
+        with pytest.raises(InputError, match="has not joined the study in"):
+            other.at("airline", act)
+    assert not (tmp_path / "other/airline").exists()
+    with pytest.raises(WaitingError, match="to sign"):
+        created.run("airline")
 
 
 def test_no_file_of_a_study_is_written_into_another_that_took_its_place(created, tmp_path):

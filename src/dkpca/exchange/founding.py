@@ -15,6 +15,7 @@ from dkpca.exchange import member as members
 from dkpca.exchange import plan as plans
 from dkpca.exchange import sealed
 from dkpca.exchange.folder import Files, Folder
+from dkpca.exchange.identity import sha256
 from dkpca.exchange.member import Membership, RefusedError, WaitingError
 from dkpca.exchange.memory import Memory, StudyMemory
 from dkpca.exchange.plan import Plan, Study
@@ -32,16 +33,17 @@ def found(
     """Write the plan, every field of it, and join as the center; in a folder with a study it is its next plan."""
     about: dict[str, Any] = {"result_to": (name, *parties), **plan}
     made = Plan(center=name, parties=tuple(parties), fit=dict(fit), **about)
-    before = latest(folder)
-    here = Study(1 if before is None else before.number + 1, made.to_toml())
+    before, joined = latest(folder), _joined(memory, folder)
+    last = 0 if before is None else before.number
+    here = Study(1 + max([last, *(each.number for each in joined)]), made.to_toml())  # also of a plan that is lost
     plans.read_plan(here.raw_plan)  # which refuses what no member could sign
     if made.is_over:
         raise InputError(f"ends: {made.ends} is over; choose a later day")
     check_own(folder, memory)
     if before is not None and (memory.study(before.plan.id).kept("name") is None or before.plan.center != name):
         raise InputError(f"{folder.url}: this folder already contains a study; use an empty one")
-    for each in _joined(memory, folder):
-        if each.number >= here.number and each.kept("closed") is None:
+    for each in joined:
+        if each.number > last and each.kept("closed") is None:
             lost = f"{folder.url}: plan-{each.number}.toml is missing, which this member wrote"
             raise InputError(f"{lost}; write it again with 'dkpca study run', or give it up with 'dkpca study close'")
     with memory.locked(new=True):
@@ -94,9 +96,10 @@ def join(folder: Folder, memory: Memory, here: Study, name: str, columns: int) -
     if folder.read(where, plans.MOST_MEMBER) not in (None, kept.kept("member.toml")):
         already = f"{folder.url}/{where}: {name!r} has already joined, with other keys"
         raise ProtectionError(f"{already}; if that was you, pass the folder you used then with --as")
-    raw = plans.make_member(name, kept.secrets(), plan, columns).to_toml()
+    kept.keep_once("plan.sha256", sha256(here.raw_plan).encode(), f"the plan with the id {plan.id}")
     if name == plan.center:
         kept.keep_once("plan.toml", here.raw_plan, "the plan")
+    raw = plans.make_member(name, kept.secrets(), plan, columns).to_toml()
     kept.keep_once("member.toml", raw, "what this member says of itself")
     kept.keep_once("number", str(here.number).encode(), "the number of the plan")
     kept.replace("folder", os.fsencode(folder.place))
@@ -135,7 +138,7 @@ def _check_there(folder: Folder) -> None:
 
 
 def _joined(memory: Memory, folder: Folder) -> list[StudyMemory]:
-    """Plans that this member has joined in a folder, in their order: as DIR says, or its own file in one that moved."""
+    """Plans that this member joined in a folder, in their order: as DIR says, or its own file in one that moved."""
     place, joined = os.fsencode(folder.place), [each for each in memory.studies() if each.member]
     here = [each for each in joined if each.kept("folder") == place or _shows(folder, each)]
     return sorted(here, key=attrgetter("number"))
@@ -212,11 +215,13 @@ def close(folder: Folder, memory: Memory, *, give_up: bool = False) -> str:
             told = "; the others are not told, since it was not signed here: tell them"
         elif unfinished:
             told = _leave(member)
-        written: Files | None = None  # a folder that cannot be read may hold numbers of this member
+        written: Files = {}
         with contextlib.suppress(StorageError):
             written = member.listing(member.name)
         for each in _joined(memory, folder):
-            each.close(written and [name for name in written if members.number_of(name) == each.number])
+            # A folder that does not show even the signature may have had numbers of this member.
+            is_known = each.kept("signature") is None or f"signature-{each.number}" in written
+            each.close([name for name in written if members.number_of(name) == each.number] if is_known else None)
     return f"Plan {number} closed: its keys are deleted{told}."
 
 
