@@ -345,8 +345,9 @@ def _refusal(folder: Folder, here: Study, name: str, file: str) -> str:
 
 
 def footprint(member: Membership) -> str:
-    """Text that changes when another member adds a file or the study ends: all that a waiting process looks at."""
+    """Text that changes when a member's files do or the study ends: all that a waiting process looks at."""
+    _check_there(member.folder)
     plan = (member.signed or plan_in(member.folder)).plan
-    listed = {name: member.listing(name).values() for name in plan.members if name != member.name}
+    listed = {name: member.listing(name).values() for name in plan.members}
     files = [(name, sorted((each["file"], each["bytes"]) for each in found)) for name, found in listed.items()]
     return repr((files, plan.is_over))
