@@ -62,8 +62,8 @@ class Memory:
 
     def studies(self) -> list["StudyMemory"]:
         """What belongs to each study that this folder has taken part in."""
-        folder = self.path / "studies"
-        return [self.study(each.name) for each in sorted(folder.iterdir())] if folder.is_dir() else []
+        found = (self.path / "studies").glob(32 * "[0-9a-f]")  # no files of other programs
+        return [self.study(each.name) for each in sorted(found) if each.is_dir()]
 
     def ledger(self) -> list[dict[str, Any]]:
         """Everything that ever left this table, oldest first; raises if a line was altered or removed."""
@@ -110,6 +110,11 @@ class StudyMemory:
             what = f"plan {self.number}: this study is closed here, and its keys were deleted"
             raise InputError(f"{what}; join the next one, or ask the center for another plan ('dkpca study create')")
         identity, seed = self.memory.path / "identity.key", self.path / "seed.key"
+        if self.kept("member.toml") is not None and not seed.exists():
+            how = (
+                "restore it from a backup of this folder, or run 'dkpca study close --give-up' and join the next plan"
+            )
+            raise StorageError(f"{seed}: this key, with which the member joined, is missing; {how}")
         return Secrets(self.memory.secret(identity), self.memory.secret(seed))
 
     def close(self, shown: Iterable[str] | None = ()) -> None:
@@ -124,7 +129,7 @@ class StudyMemory:
 
     def sent_numbers(self, shown: Iterable[str] = ()) -> bool:
         """Whether a number may have left, by DIR, its ledger, and the names of files that the folder has shown."""
-        sent = {path.name for path in (self.path / "sent").glob("*")} | set(shown)
+        sent = {path.name for path in (self.path / "sent").glob("[!.]*")} | set(shown)
         sent |= {line["step"] for line in self.memory.ledger() if line.get("study") == self.path.name}
         return not all(map(BEFORE_NUMBERS.fullmatch, sent))
 
