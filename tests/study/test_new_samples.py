@@ -1,6 +1,7 @@
 """Batches of new samples: none smaller than the plan says, none with a sample that was answered before."""
 
 import contextlib
+import os
 import shutil
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ import pandas as pd
 import pytest
 
 from dkpca import wire
-from dkpca.errors import InputError, ProtectionError
+from dkpca.errors import InputError
 from dkpca.exchange import founding, own_table, protocols
 from dkpca.exchange.member import RefusedError, WaitingError
 from dkpca.exchange.replay import batches_in
@@ -151,15 +152,26 @@ def test_a_batch_of_which_few_samples_are_common_ends_there(fitted, tmp_path):
     assert not list((tmp_path / "shared").glob("*/*sums*"))
 
 
-def test_a_file_that_changes_after_its_first_message_left_is_refused(fitted, tmp_path):
-    ids = [f"n{i}" for i in range(6)]
-    put(fitted, tmp_path, 1, {"airline": ids})
+@pytest.mark.longer
+@pytest.mark.parametrize("change", ["other numbers", "another half", "no file"])
+def test_a_batch_is_what_its_file_was_when_the_first_message_left(change, fitted, tmp_path):
+    """A file that was read while it was still being copied took the batch from everybody."""
+    put(fitted, tmp_path, 1, {name: [f"n{i}" for i in range(6)] for name in fitted.names})
     with pytest.raises(WaitingError):
         fitted.run("airline")
-    path = tmp_path / "airline/new/1.csv"
-    path.write_text(path.read_text().replace("n0,", "n0,1"))
-    with pytest.raises(ProtectionError, match="the table of batch-1 is not the one that this member saw before"):
-        fitted.run("airline")
+    path, notes = tmp_path / "airline/new/1.csv", []
+    whole = path.read_text()
+    path.unlink()
+    if change != "no file":
+        path.write_text(whole.replace("n0,", "n0,1") if change == "other numbers" else whole + '"n6')
+        (kept,) = tmp_path.glob("airline/studies/*/table/batch-1/numbers.npy")
+        os.utime(path, ns=(kept.stat().st_mtime_ns + 10**9,) * 2)
+        notes = [f"{path} changed since its first message left; the study uses what it was"]
+    fitted.finish()
+    assert [note for note in fitted.run("airline")["notes"] if "changed" in note] == notes
+    names, scores = fitted.embedding("airline", "batch-1")
+    assert sorted(names) == [f"n{i}" for i in range(6)]
+    np.testing.assert_array_equal(scores, fitted.embedding("registry", "batch-1")[1])
 
 
 def on_another_machine(monkeypatch):

@@ -17,12 +17,12 @@ import numpy as np
 from dkpca import wire
 from dkpca.certificate.statements import proved
 from dkpca.errors import DKPCAError, FusionError, InputError, PolicyError, ProtectionError, WireError
-from dkpca.exchange import earlier, protocols
+from dkpca.exchange import earlier, own_table, protocols
 from dkpca.exchange import review as reviews
 from dkpca.exchange.identity import sha256
 from dkpca.exchange.leaving import Case
 from dkpca.exchange.member import ALL, CENTER, WHY_FEW, Membership, OtherQuestionError, WaitingError, file_of
-from dkpca.exchange.memory import write
+from dkpca.exchange.memory import StudyMemory, write
 from dkpca.exchange.own_table import OwnTable, write_result
 from dkpca.exchange.plan import Plan
 from dkpca.exchange.protocols import Ask, Terms
@@ -220,9 +220,10 @@ class PartySide:
         _write_settings(folder, self.member, self.agreed, told.scores.scores.shape[1], told.scores.kernel)
         self.notes.append("{:,} of your {:,} samples are in all tables".format(*self._in_all("")))
         allowed = [(self.plan.batches, "the plan"), (self.limits.batches, "limits.toml")]
-        self.new, unread = batches_in(new, self.table, *min(allowed, key=lambda each: each[0]))
+        most, file = min(allowed, key=lambda each: each[0])
+        self.new, said = batches_in(new, self.table, most, file, self.member.memory)
         self.party.ids_new = {batch: table.keys or () for batch, table in self.new.items()}
-        self.notes += unread
+        self.notes += said
         for batch in self.new:
             if self.ended is not None and not any((self.member.memory.path / "sent").glob(f"{batch}.*")):
                 raise self.ended
@@ -479,12 +480,14 @@ class PartySide:
             both = "were in another study, open or with other parties, columns or numbers; the two tell one's part"
             raise InputError(f"{batch}: some of its samples {both}")
         earlier.place(self.member.memory, table)
-        # The masks are bound to all that the numbers follow from; a file that changes later is refused.
+        # The masks are bound to all that the numbers follow from; a file that changes later changes nothing.
         about = canonical([q.digest(told), table.X.shape, list(table.keys or ()), list(table.covariates)])
         numbers = [np.asarray(each).tobytes() for each in (table.X, *table.covariates.values())]
         content = sha256(about + b"".join(numbers))
         self.member.memory.keep_once(f"{batch}.sha256", content.encode(), f"the table of {batch}")
         self.party.contents[batch] = content
+        if not own_table.frozen_at(self.member.memory, batch):
+            own_table.freeze(self.member.memory, table, batch)
 
     def _write(self, folder: Path, scores: Scores, batch: str) -> None:
         """Keep a result under this party's own ids; that of a blind fit is turned back, new samples never were."""
@@ -504,20 +507,27 @@ def _samples_in(table: OwnTable) -> set[Any]:
 
 
 def batches_in(
-    folder: Path, table: OwnTable, most: int, file: str = "the plan"
+    folder: Path, table: OwnTable, most: int, file: str = "the plan", memory: StudyMemory | None = None
 ) -> tuple[dict[str, OwnTable], list[str]]:
-    """Tables of new samples by their batch: 1.csv, 2.csv and so on, without a gap; and a note on the other files."""
-    found: dict[str, OwnTable] = {}
-    others = sorted(folder.glob("[!.]*"))
+    """Tables of new samples by their batch: 1.csv, 2.csv and so on, without a gap; and notes on files not read now.
+
+    A batch is read once: from its first message on it is what was kept then.
+    """
+    found, notes, others = dict[str, OwnTable](), list[str](), sorted(folder.glob("[!.]*"))
     for number in range(1, most + 1):
-        files = [path for path in others if path.name.startswith(f"{number}.")]
-        if not files:
+        batch, files = f"batch-{number}", [path for path in others if path.name.startswith(f"{number}.")]
+        if memory is not None and (since := own_table.frozen_at(memory, batch)):
+            found[batch] = own_table.frozen(memory, batch)
+            later = [path for path in files if path.stat().st_mtime_ns > since]
+            notes += [f"{path} changed since its first message left; the study uses what it was" for path in later]
+        elif not files:
             break
-        if len(files) > 1:
+        elif len(files) > 1:
             raise InputError(f"{folder}: {files[0].name} and {files[1].name} are both batch {number}; keep one")
-        others.remove(files[0])
-        found[f"batch-{number}"] = table.new_rows(files[0])
+        else:
+            found[batch] = table.new_rows(files[0])
+        others = [path for path in others if path not in files]
     number, allowed = len(found) + 1, f"batches = {most} in {file}"
     then = f"name the next batch {number}.csv, or {number} with the suffix of another format ({allowed})"
     said = f"not read: {some((path.name for path in others), written=str)}; {then if number <= most else allowed}"
-    return found, [f"{folder}: {said}"] * bool(others)
+    return found, notes + [f"{folder}: {said}"] * bool(others)
