@@ -163,6 +163,23 @@ def test_an_answer_that_was_signed_and_cannot_be_read_ends_the_study_for_all(tmp
         consortium.finish()
 
 
+@pytest.mark.longer
+def test_an_answer_to_another_question_ends_the_study_for_all(tmp_path, monkeypatch):
+    """Before, only the center knew, and the parties waited for it for ever."""
+    consortium = Consortium(tmp_path, tables(30), MODES["open"], samples=10).join(**ANYTHING).sign()
+    send = member.Membership.send
+
+    def other(self, step, parts, *, question=plan.NO_QUESTION, **about):
+        own = "1" * 64 if (self.name, step) == ("airline", "summary") else question
+        return send(self, step, parts, question=own, **about)
+
+    monkeypatch.setattr(member.Membership, "send", other)
+    with pytest.raises(RefusedError, match=r"center refused at step 'fusion': .*airline/summary: answers another"):
+        consortium.finish()
+    with pytest.raises(RefusedError, match="center refused at step 'fusion': the members were told different values"):
+        consortium.run("registry")
+
+
 def test_a_party_that_answers_with_other_columns_than_it_joined_with_is_named(tmp_path, monkeypatch):
     consortium = Consortium(tmp_path, tables(30), MODES["open"], samples=10, align="position").join(**ANYTHING).sign()
     honest = answers.ANSWERS[q.ShapeWanted]

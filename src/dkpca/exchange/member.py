@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NoReturn
 
-from dkpca.errors import InputError, NoAnswerError, ProtectionError, StorageError, WireError
+from dkpca.errors import FusionError, InputError, NoAnswerError, ProtectionError, StorageError, WireError
 from dkpca.exchange import memory as memories
 from dkpca.exchange import plan as plans
 from dkpca.exchange import sealed
@@ -200,7 +200,7 @@ class Membership:
     def check_nonce(self, writer: str, nonce: str) -> None:
         """Refuse a nonce that a member reveals unless it is the one that its signature committed to."""
         if sha256(bytes.fromhex(nonce)) != self.study.signatures[writer].second:
-            raise ProtectionError(f"{writer}: revealed a nonce that it had not committed to")
+            raise FusionError(f"{writer}: revealed a nonce that it had not committed to")
 
     def check_refusals(self) -> list[str]:
         """Raise if a member has refused, whatever the folder shows by now; return what only looks like a refusal."""

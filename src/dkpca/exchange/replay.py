@@ -274,7 +274,7 @@ class PartySide:
         try:
             told = q.decode(path.read_bytes())
         except DKPCAError as error:
-            raise ProtectionError(f"the center's {ask.step} cannot be read: {error}") from error
+            self.member.refuse(ask.step, "question", f"the center's {ask.step} cannot be read: {error}")
         if not ask.expects(told) or (isinstance(told, q.ResultGiven) and not self._fits(told)):
             self.member.refuse(ask.step, "question")
         ask.questions = dict.fromkeys(self.names, told)

@@ -12,7 +12,7 @@ from dkpca.exchange import review as reviews
 from dkpca.exchange.folder import Folder, check_name
 from dkpca.exchange.identity import SHOWN, is_fingerprint, sha256
 from dkpca.exchange.leaving import Case
-from dkpca.exchange.member import Membership, RefusedError, WaitingError
+from dkpca.exchange.member import Membership, OtherQuestionError, RefusedError, WaitingError
 from dkpca.exchange.memory import Memory, write
 from dkpca.exchange.plan import Plan, Study
 from dkpca.exchange.protocols import Terms, check_terms
@@ -177,9 +177,9 @@ def _run(member: Membership, notes: list[str], ended: DKPCAError | None) -> Path
         return here.run(result, new) or member.memory.path
     try:
         notes += at_center(member, fit, result)
-    except (FusionError, InputError) as error:
-        reason = "samples" if isinstance(error, TooFewSamplesError) else "fusion"
-        member.refuse("fusion", reason, str(error))
+    except (FusionError, InputError, OtherQuestionError) as error:
+        reasons = {TooFewSamplesError: "samples", OtherQuestionError: "agree"}
+        member.refuse("fusion", reasons.get(type(error), "fusion"), str(error))
     return result
 
 
