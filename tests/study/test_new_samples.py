@@ -153,6 +153,32 @@ def test_a_batch_of_which_few_samples_are_common_ends_there(fitted, tmp_path):
 
 
 @pytest.mark.longer
+def test_tokens_of_a_batch_are_linked_with_no_row_of_the_fit(tmp_path):
+    """The center saw which new samples of one party are in another party's table, though in no fit."""
+    given, ids = tables(30), [f"n{i}" for i in range(6)]
+    given["airline"] = ([*given["airline"][0][:25], *ids[:5]], given["airline"][1])
+    about: dict[str, Any] = {"samples": 10, "batches": 1, "batch_samples": 5, "align": "tokens"}
+    study = Consortium(tmp_path, given, MODES["open"], **about).join(**ANYTHING).sign()
+    study.finish()
+    put(study, tmp_path, 1, {name: ids if name != "airline" else [f"m{i}" for i in range(6)] for name in study.names})
+    for name in study.names * 2:
+        with contextlib.suppress(WaitingError):
+            study.run(name)
+    with pytest.raises(RefusedError):  # no sample of the batch is common
+        study.run("center")
+
+    def entries(step):
+        (path,) = tmp_path.glob(f"center/studies/*/opened/{step}.center")
+        sent: Any = wire.decode(path.read_bytes())
+        return set(sent.entries())
+
+    fit, batch = entries("airline.tokens"), entries("weather.batch-1.tokens")
+    assert len(fit & entries("weather.tokens")) == 25
+    assert len(batch & entries("registry.batch-1.tokens")) == 6
+    assert not fit & batch
+
+
+@pytest.mark.longer
 @pytest.mark.parametrize("change", ["other numbers", "another half", "no file"])
 def test_a_batch_is_what_its_file_was_when_the_first_message_left(change, fitted, tmp_path):
     """A file that was read while it was still being copied took the batch from everybody."""
