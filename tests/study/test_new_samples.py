@@ -243,7 +243,7 @@ def test_an_audit_is_of_the_summary_that_was_sent(tmp_path, monkeypatch):
 def test_a_batch_is_of_the_result_that_was_told_where_the_center_was_killed_before_it_kept_the_model(
     fitted, tmp_path, monkeypatch
 ):
-    (tmp_path / "center/studies" / fitted.plan.id / "opened/model").unlink()
+    (tmp_path / "center/studies" / fitted.plan.id / "opened/model").unlink(missing_ok=True)
     honest: Any = protocols.published
     monkeypatch.setattr(protocols, "published", lambda *about: replace(honest(*about), captured_share_at_least=0.0))
     put(fitted, tmp_path, 1, {name: [f"n{i}" for i in range(6)] for name in fitted.names})

@@ -317,6 +317,7 @@ class TestWatching:
                 next(meanwhile)()
 
             def ended(*_, **__):
+                assert (tmp_path / "folder").exists()  # nothing is started before it is back
                 end = next(ends)
                 code = end() if callable(end) else end
                 return subprocess.CompletedProcess([], code)

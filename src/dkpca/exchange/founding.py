@@ -139,17 +139,13 @@ def _check_there(folder: Folder) -> None:
 
 def _joined(memory: Memory, folder: Folder) -> list[StudyMemory]:
     """Plans that this member joined in a folder, in their order: as DIR says, or its own file in one that moved."""
-    place, joined = os.fsencode(folder.place), [each for each in memory.studies() if each.member]
-    here = [each for each in joined if each.kept("folder") == place or _shows(folder, each)]
+    place, here = os.fsencode(folder.place), list[StudyMemory]()
+    for each in filter(attrgetter("member"), memory.studies()):
+        own = f"{each.member}/{Study(each.number, b'').member_file}"
+        with contextlib.suppress(StorageError):
+            if each.kept("folder") == place or folder.read(own, plans.MOST_MEMBER) == each.kept("member.toml"):
+                here.append(each)
     return sorted(here, key=attrgetter("number"))
-
-
-def _shows(folder: Folder, kept: StudyMemory) -> bool:
-    """Whether the file with which a member joined a plan lies in a folder."""
-    with contextlib.suppress(StorageError):
-        where = f"{kept.member}/{Study(kept.number, b'').member_file}"
-        return folder.read(where, plans.MOST_MEMBER) == kept.kept("member.toml")
-    return False
 
 
 def _is_open(kept: StudyMemory) -> bool:

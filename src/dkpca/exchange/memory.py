@@ -111,10 +111,7 @@ class StudyMemory:
             raise InputError(f"{what}; join the next one, or ask the center for another plan ('dkpca study create')")
         identity, seed = self.memory.path / "identity.key", self.path / "seed.key"
         if self.kept("member.toml") is not None and not seed.exists():
-            how = (
-                "restore it from a backup of this folder, or run 'dkpca study close --give-up' and join the next plan"
-            )
-            raise StorageError(f"{seed}: this key, with which the member joined, is missing; {how}")
+            raise StorageError(f"{seed}: is missing; restore it from a backup, or run 'dkpca study close --give-up'")
         return Secrets(self.memory.secret(identity), self.memory.secret(seed))
 
     def close(self, shown: Iterable[str] | None = ()) -> None:

@@ -173,9 +173,7 @@ def new_rows(names: Sequence[str], batch: str, *, exact: bool = False, **sizes: 
     return (yield Ask(f"{batch}/rows", dict.fromkeys(names, q.RowsWanted(batch, exact, **sizes))))
 
 
-def place(
-    names: Sequence[str], settings: Fit, model: Any, batch: str, terms: Terms, told: Scores | None = None
-) -> Steps[Any]:
+def place(names: Sequence[str], settings: Fit, model: Any, batch: str, terms: Terms, told: Any = None) -> Steps[Any]:
     """Place a batch of new samples; return their scores. A party has the told result in the place of the model.
 
     In the open, and not in a study, `new_rows` are asked for instead.
@@ -218,9 +216,7 @@ def _adjusted(model: FusedModel, scores: Callable[[], Any], theirs: Answers, own
     return scoring.adjusted(model, scores(), dict(zip(known, rows.T, strict=True)))
 
 
-def _by_new_sums(
-    settings: Fit, terms: Terms, model: Any, shape: q.Derived, told: Scores | None
-) -> Steps[Callable[[], Any]]:
+def _by_new_sums(settings: Fit, terms: Terms, model: Any, shape: q.Derived, told: Any) -> Steps[Callable[[], Any]]:
     """Scores of new samples as masked sums: of the parties' shares, or of what the joint kernel is formed of."""
     result = model if isinstance(model, Scores) else told or published(model)
     n_samples, n_components = result.scores.shape

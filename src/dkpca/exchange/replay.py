@@ -220,8 +220,7 @@ class PartySide:
         _write_settings(folder, self.member, self.agreed, told.scores.scores.shape[1], told.scores.kernel)
         self.notes.append("{:,} of your {:,} samples are in all tables".format(*self._in_all("")))
         allowed = [(self.plan.batches, "the plan"), (self.limits.batches, "limits.toml")]
-        most, file = min(allowed, key=lambda each: each[0])
-        self.new, said = batches_in(new, self.table, most, file, self.member.memory)
+        self.new, said = batches_in(new, self.table, *min(allowed, key=lambda each: each[0]), self.member.memory)
         self.party.ids_new = {batch: table.keys or () for batch, table in self.new.items()}
         self.notes += said
         for batch in self.new:
@@ -388,9 +387,8 @@ class PartySide:
             if self.told is not None:
                 self.party.answer(self.told)
                 self.told = None
-            before = self.party.state
-            made = self.party.answer(question)
-            state, part = self.party.state, getattr(question, "part", 1)
+            before, part = self.party.state, getattr(question, "part", 1)
+            made, state = self.party.answer(question), self.party.state
             if state is not None and state is not before and part == 1:  # kept before anything of it leaves
                 if self.party.sent is not None:
                     memory.replace(SUMMARY, wire.encode(self.party.sent))
@@ -509,10 +507,7 @@ def _samples_in(table: OwnTable) -> set[Any]:
 def batches_in(
     folder: Path, table: OwnTable, most: int, file: str = "the plan", memory: StudyMemory | None = None
 ) -> tuple[dict[str, OwnTable], list[str]]:
-    """Tables of new samples by their batch: 1.csv, 2.csv and so on, without a gap; and notes on files not read now.
-
-    A batch is read once: from its first message on it is what was kept then.
-    """
+    """Tables of new samples by their batch: 1.csv, 2.csv and so on, without a gap, each read once; and notes."""
     found, notes, others = dict[str, OwnTable](), list[str](), sorted(folder.glob("[!.]*"))
     for number in range(1, most + 1):
         batch, files = f"batch-{number}", [path for path in others if path.name.startswith(f"{number}.")]

@@ -81,9 +81,6 @@ def _review(seat: Membership) -> Review:
         found, shown = Review(study, (), {}, (), ""), ""
     else:
         table, limits = _table_and_limits(seat, study.plan)
-        if signed and seat.memory.kept("table/about.json") is not None:
-            # What will be sent, whatever party.toml describes by now, and limits.toml allows.
-            table, limits = own_table.frozen(seat.memory), _signed_limits(seat)
         case = Case.of(study, settings_of(study.plan), seat.name, table, limits, seat.memory.memory)
         found = reviews.review(case, study)
         reviews.kept(found, case).keep(seat.memory)
@@ -171,7 +168,7 @@ def _run(member: Membership, notes: list[str], ended: DKPCAError | None) -> Path
     if place != member.study.number:
         notes.append(f"this study has {result} and {new}: another study of {own} took the names before it")
     if member.name != plan.center:
-        table, limits = own_table.frozen(member.memory), _signed_limits(member)
+        table, limits = _table_and_limits(member, plan)
         notes += own_table.changed_since(own, member.memory)
         here = PartySide(member, fit, table, limits, notes=notes, ended=ended)
         return here.run(result, new) or member.memory.path
@@ -184,15 +181,13 @@ def _run(member: Membership, notes: list[str], ended: DKPCAError | None) -> Path
 
 
 def _table_and_limits(seat: Membership, plan: Plan) -> tuple[own_table.OwnTable, Limits]:
+    """What was signed, whatever party.toml describes by now; limits.toml may only have become tighter since."""
+    own, kept = seat.memory.memory.path, seat.memory.path / SIGNED_LIMITS
+    limits = read_limits(own / LIMITS_FILE)
+    if seat.signed is not None:
+        return own_table.frozen(seat.memory), limits.within(read_limits(kept)) if kept.exists() else limits
     columns_are = settings_of(plan).family_of(seat.name).columns_are
-    table = own_table.load(seat.memory.memory.path, columns_are, plan.covariates.get(seat.name, ()))
-    return table, read_limits(seat.memory.memory.path / LIMITS_FILE)
-
-
-def _signed_limits(seat: Membership) -> Limits:
-    """Limits that were signed; the file may only have become tighter since."""
-    signed, now = seat.memory.path / SIGNED_LIMITS, read_limits(seat.memory.memory.path / LIMITS_FILE)
-    return now.within(read_limits(signed)) if signed.exists() else now  # of before, none was kept
+    return own_table.load(own, columns_are, plan.covariates.get(seat.name, ())), limits
 
 
 def _digest_of(seat: Membership, table: own_table.OwnTable) -> str:

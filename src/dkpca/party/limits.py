@@ -100,11 +100,11 @@ class Limits:
         def tighter(name: str, now: Any, then: Any) -> Any:
             if isinstance(now, tuple):
                 return now + then if name == "public" else tuple(each for each in now if each in then)
-            return (max if name in ("samples", "known_rows") else min)(now, then)
+            fineness = PRECISIONS.index if name == "precision" else None
+            return (max if name in ("samples", "known_rows") else min)(now, then, key=fineness)
 
         found = {name: tighter(name, now, getattr(signed, name)) for name, now in vars(self).items()}
-        precision = min(self.precision, signed.precision, key=PRECISIONS.index)
-        return replace(self, **found | {"precision": precision, "protect": found["protect"] or self.protect})
+        return replace(self, **found | {"protect": found["protect"] or self.protect})  # none of those signed
 
     def check_samples(self, n_samples: int) -> None:
         """Refuse to say anything about too few rows."""
