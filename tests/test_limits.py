@@ -111,3 +111,31 @@ def test_limits_are_written_where_python_drops_docstrings(tmp_path):
     program = "from pathlib import Path; from dkpca.party.limits import Limits; print(Limits().to_toml())"
     done = subprocess.run([sys.executable, "-OO", "-c", program], capture_output=True, text=True, check=True)
     assert "recovery = " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "tight", "loose"),
+    [
+        ("recovery", 0.3, 0.9),
+        ("recoverable", ("a",), ("a", "b")),
+        ("known_rows", 40, 20),
+        ("samples", 60, 2),
+        ("precision", "float16", "float64"),
+        ("rank", 5, 50),
+        ("audit_rows", 0, 9),
+        ("batches", 1, 2),
+        ("protect", ("sums",), ("sums", "none")),
+        ("studies", 1, 2),
+        ("public", ("bank",), ()),
+        ("covariates", (), ("age",)),
+    ],
+)
+def test_of_two_versions_of_a_limit_the_tighter_one_holds(name, tight, loose):
+    one, other = Limits(**{name: tight}), Limits(**{name: loose})
+    assert one.within(other) == one
+    assert other.within(one) == one
+    assert len(vars(one)) == 12  # a new limit belongs here, too
+
+
+def test_modes_of_which_none_was_signed_allow_none_of_those():
+    assert Limits(protect=("sums",)).within(Limits(protect=("blind",))).protect == ("sums",)

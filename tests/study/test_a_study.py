@@ -463,6 +463,22 @@ def test_a_party_refuses_what_is_beyond_its_limits_when_the_samples_are_known(lo
         consortium.finish()
 
 
+@pytest.mark.longer
+def test_limits_that_are_raised_after_signing_let_nothing_more_leave(tmp_path):
+    consortium = Consortium(tmp_path, tables(40), MODES["open"], samples=10).join(**ANYTHING | {"rank": 5})
+    consortium.sign()
+    (tmp_path / "airline/limits.toml").write_text(Limits(**ANYTHING | {"rank": 50}).to_toml())
+    found = consortium.at("airline", study.review)  # a review of what was signed
+    assert [each.asked for each in found.findings if each.limit == "rank"] == [5]
+    consortium.finish()
+    (opened,) = tmp_path.glob("center/studies/*/opened/airline.summary.center")
+    sent: Any = wire.decode(opened.read_bytes())
+    assert sent.rank == 5
+    (left,) = tmp_path.glob("airline/studies/*/left.npz")
+    with np.load(left) as counted:
+        assert {factor.shape[1] for factor in counted.values()} == {5}
+
+
 def test_a_run_says_that_the_table_was_written_after_it_was_signed(tmp_path):
     consortium = Consortium(tmp_path, tables(), MODES["open"], samples=10).join(**ANYTHING).sign()
     for written in (False, True):

@@ -138,6 +138,20 @@ def test_nothing_new_is_answered_after_the_last_day(joined, monkeypatch):
     assert not (joined.root / "shared/airline/tokens").exists()
 
 
+@pytest.mark.longer
+@pytest.mark.parametrize("gone", ["shared", "shared/airline"])
+def test_a_restored_folder_forgets_no_study_where_the_shared_one_is_gone(gone, joined, tmp_path):
+    """Before, the study whose numbers had left did not count in the next review."""
+    joined.sign()
+    shutil.copytree(tmp_path / "airline", tmp_path / "backup")
+    joined.finish()
+    shutil.rmtree(tmp_path / "airline")
+    (tmp_path / "backup").rename(tmp_path / "airline")
+    shutil.rmtree(tmp_path / gone)
+    joined.at("airline", founding.close, give_up=True)
+    assert [*tmp_path.glob("airline/studies/*/left.json")]
+
+
 def test_a_place_that_was_emptied_takes_another_study(joined, tmp_path):
     joined.sign().finish()
     for name in (*joined.names, joined.center):

@@ -1433,14 +1433,16 @@ def test_a_result_larger_than_the_plan_and_the_samples_allow_is_not_read(size, b
         opened.unlink()
     replace(center).send("result", [Part("all", NAMES, [b"x" * size])], kind="question")
     if size < q.HEADER:
-        words = "the center's result cannot be read"
+        words = "airline refused at step 'result': .*the center's result cannot be read"
     else:
         words = r"center/result: declares 400000 bytes; 26\d\d\d\d are the most for this step"
-    with pytest.raises(ProtectionError, match=words):
+    with pytest.raises((ProtectionError, RefusedError), match=words):
         consortium.run("airline")
     monkeypatch.setattr(PartySide, "_most_told", lambda *asked: 2**31)
-    with pytest.raises(ProtectionError, match="the center's result cannot be read"):
+    with pytest.raises(RefusedError, match="airline refused at step 'result': .*the center's result cannot be read"):
         consortium.run("airline")
+    with pytest.raises(RefusedError, match="airline refused at step 'result'"):  # nobody waits for ever
+        consortium.run("center")
 
 
 @pytest.mark.parametrize("rows", [1, 59, 61])
@@ -1535,9 +1537,19 @@ class TestRowsOfAnAudit:
         ground = Secrets(airline.memory.secrets().identity, b"ground" * 6).derive("nonce", "second")
         reveal = wire.pieces(Reveal("airline", ground.hex()))
         airline.send("received", [Part("all", (), reveal)], question=q.digest(q.decode(asked)))
-        for name in ("registry", "center"):
-            with pytest.raises(ProtectionError, match="airline: revealed a nonce that it had not committed to"):
+        for name in ("registry", "weather"):
+            with pytest.raises(
+                RefusedError, match=f"{name} .*airline: revealed a nonce that it had not committed to"
+            ):
                 consortium.run(name)
+        with pytest.raises(RefusedError, match="registry refused at step 'received'"):  # nobody waits for ever
+            consortium.run("center")
+        for refusal in (tmp_path / "shared").glob("*/refusal"):
+            refusal.unlink()
+        for opened in tmp_path.glob("center/studies/*/opened/*.refusal.*"):
+            opened.unlink()
+        with pytest.raises(RefusedError, match="center .*airline: revealed a nonce that it had not committed to"):
+            consortium.run("center")
         assert not list((tmp_path / "shared").glob("*/audit"))
 
     def test_are_those_of_a_ground_nonce_where_nobody_checks_it(self, consortium, tmp_path, monkeypatch):

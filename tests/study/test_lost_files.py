@@ -1,6 +1,7 @@
 """A shared folder that lost files of members, or was made anew: each writes its own again, the same bytes."""
 
 import shutil
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from testkit.program import in_process as command
 from testkit.program import snapshot
 from testkit.studies import ANYTHING, Consortium
 from tests.study.test_a_study import MODES, tables
+from tests.study.test_new_samples import put
 
 
 @pytest.fixture
@@ -56,6 +58,19 @@ def test_a_lost_plan_is_written_again_by_the_center_and_not_created_again(create
     assert plan.read_bytes() == raw
 
 
+@pytest.mark.longer
+@pytest.mark.parametrize("also", [(), ("member.toml",)])
+def test_a_lost_plan_that_was_given_up_makes_way_for_the_next(also, created, tmp_path):
+    """Before, `create` found another member's file under the first number, and could not be repeated ever."""
+    created.join(**ANYTHING)
+    for file in ("plan-1.toml", *also):
+        (tmp_path / "shared/center" / file).unlink()
+    created.at("center", founding.close, give_up=True)
+    again = Consortium(tmp_path, tables(20), MODES["open"], samples=10).join(**ANYTHING).sign()
+    assert (tmp_path / "shared/center/plan-2.toml").exists()
+    again.finish()
+
+
 def test_files_that_others_put_there_stay_and_are_named(created, tmp_path):
     created.join(**ANYTHING)
     (tmp_path / "shared/airline/member.toml").write_bytes(b"another")
@@ -88,12 +103,45 @@ def test_a_member_whose_folder_was_restored_does_not_forget_what_it_signed(creat
     assert not (tmp_path / "shared/airline/member-2.toml").exists()
 
 
+@pytest.mark.longer
+@pytest.mark.parametrize("lost", ["before a batch", "before the plan was closed and the next one joined"])
+def test_a_member_whose_folder_was_restored_does_not_forget_what_it_sent(lost, tmp_path):
+    """Before, the next plan over samples of that batch was green, and answered."""
+    made: dict[str, Any] = {"samples": 10, "batches": 1, "batch_samples": 5}
+    here = Consortium(tmp_path, tables(20), MODES["open"], **made).join(**ANYTHING).sign()
+    here.finish()
+    shutil.copytree(tmp_path / "airline", tmp_path / "backup")
+    put(here, tmp_path, 1, {name: [f"n{i}" for i in range(6)] for name in here.names})
+    here.finish()
+    if lost != "before a batch":
+        here.close()
+        here = Consortium(tmp_path, tables(20), MODES["open"], **made)
+    shutil.rmtree(tmp_path / "airline")
+    (tmp_path / "backup").rename(tmp_path / "airline")
+    said = r"airline/batch-1\.\w+: this member's own folder has no record of this file: it was restored from an older"
+    for act in (study.review, study.run, lambda *_: here.join("airline")):
+        with pytest.raises(ProtectionError, match=said):
+            here.at("airline", act)
+
+
+def test_a_file_of_another_program_beside_the_own_ones_is_none_of_the_study(created, tmp_path):
+    created.join(**ANYTHING).sign()
+    for name in ("desktop.ini", "thumbs.db", "shape.tmp", "2.notes", "shape (conflicted copy)"):
+        (tmp_path / "shared/airline" / name).write_bytes(b"")
+    created.finish()
+
+
 def test_a_folder_under_another_name_has_the_plans_that_were_signed_there(created, tmp_path):
     created.join(**ANYTHING).sign("airline")
     (tmp_path / "shared").rename(tmp_path / "moved")
     created.url = str(tmp_path / "moved")
-    again = Consortium(tmp_path, tables(20), MODES["open"], url=created.url, samples=10).join(**ANYTHING)
-    again.at("airline", study.review)
+    again = Consortium(tmp_path, tables(20), MODES["open"], url=created.url, samples=10)
+    with pytest.raises(InputError, match="plan 1 of this folder is signed here and not closed"):
+        again.join("airline", **ANYTHING)
+    with pytest.raises(WaitingError, match="to sign"):
+        again.run("airline")
+    again.at("airline", founding.close, give_up=True)
+    again.join(**ANYTHING).at("airline", study.review)
 
 
 def test_a_folder_that_took_the_name_of_another_has_its_own_plans(created, tmp_path):
@@ -176,6 +224,23 @@ def test_a_folder_is_the_same_one_however_it_is_written(spelling, created, tmp_p
     assert said == "Plan 1 closed: its keys are deleted."
     assert (tmp_path / "shared/airline/refusal").exists()
     assert not [*tmp_path.glob("airline/studies/*/seed.key")]
+
+
+def test_a_plan_with_the_id_of_another_study_does_not_take_it_over(created, tmp_path):
+    """Before, the files of the first study went into the other folder."""
+    created.join(**ANYTHING).sign("airline")
+    url, same = str(tmp_path / "other"), created.plan.id
+    other = Consortium(tmp_path, tables(20), MODES["open"], url=url, center="evil", id=same, samples=10)
+    with pytest.raises(
+        ProtectionError, match=f"the plan with the id {same} is not the one that this member saw before"
+    ):
+        other.join("airline", **ANYTHING)
+    for act in (study.review, study.run, founding.close):
+        with pytest.raises(InputError, match="has not joined the study in"):
+            other.at("airline", act)
+    assert not (tmp_path / "other/airline").exists()
+    with pytest.raises(WaitingError, match="to sign"):
+        created.run("airline")
 
 
 def test_no_file_of_a_study_is_written_into_another_that_took_its_place(created, tmp_path):

@@ -1,6 +1,7 @@
 """Batches of new samples: none smaller than the plan says, none with a sample that was answered before."""
 
 import contextlib
+import os
 import shutil
 from dataclasses import replace
 from typing import Any
@@ -10,12 +11,13 @@ import pandas as pd
 import pytest
 
 from dkpca import wire
-from dkpca.errors import InputError, ProtectionError
-from dkpca.exchange import founding, own_table
+from dkpca.errors import InputError
+from dkpca.exchange import founding, own_table, protocols
 from dkpca.exchange.member import RefusedError, WaitingError
 from dkpca.exchange.replay import batches_in
 from dkpca.exchange.sealed import Part
 from dkpca.messages import MaskedSum
+from dkpca.party import answers, summaries
 from dkpca.party import questions as q
 from dkpca.party.answers import Party
 from dkpca.party.limits import Limits
@@ -150,15 +152,113 @@ def test_a_batch_of_which_few_samples_are_common_ends_there(fitted, tmp_path):
     assert not list((tmp_path / "shared").glob("*/*sums*"))
 
 
-def test_a_file_that_changes_after_its_first_message_left_is_refused(fitted, tmp_path):
-    ids = [f"n{i}" for i in range(6)]
-    put(fitted, tmp_path, 1, {"airline": ids})
+@pytest.mark.longer
+def test_tokens_of_a_batch_are_linked_with_no_row_of_the_fit(tmp_path):
+    """The center saw which new samples of one party are in another party's table, though in no fit."""
+    given, ids = tables(30), [f"n{i}" for i in range(6)]
+    given["airline"] = ([*given["airline"][0][:25], *ids[:5]], given["airline"][1])
+    about: dict[str, Any] = {"samples": 10, "batches": 1, "batch_samples": 5, "align": "tokens"}
+    study = Consortium(tmp_path, given, MODES["open"], **about).join(**ANYTHING).sign()
+    study.finish()
+    put(study, tmp_path, 1, {name: ids if name != "airline" else [f"m{i}" for i in range(6)] for name in study.names})
+    for name in study.names * 2:
+        with contextlib.suppress(WaitingError):
+            study.run(name)
+    with pytest.raises(RefusedError):  # no sample of the batch is common
+        study.run("center")
+
+    def entries(step):
+        (path,) = tmp_path.glob(f"center/studies/*/opened/{step}.center")
+        sent: Any = wire.decode(path.read_bytes())
+        return set(sent.entries())
+
+    fit, batch = entries("airline.tokens"), entries("weather.batch-1.tokens")
+    assert len(fit & entries("weather.tokens")) == 25
+    assert len(batch & entries("registry.batch-1.tokens")) == 6
+    assert not fit & batch
+
+
+@pytest.mark.longer
+@pytest.mark.parametrize("change", ["other numbers", "another half", "no file"])
+def test_a_batch_is_what_its_file_was_when_the_first_message_left(change, fitted, tmp_path):
+    """A file that was read while it was still being copied took the batch from everybody."""
+    put(fitted, tmp_path, 1, {name: [f"n{i}" for i in range(6)] for name in fitted.names})
     with pytest.raises(WaitingError):
         fitted.run("airline")
-    path = tmp_path / "airline/new/1.csv"
-    path.write_text(path.read_text().replace("n0,", "n0,1"))
-    with pytest.raises(ProtectionError, match="the table of batch-1 is not the one that this member saw before"):
-        fitted.run("airline")
+    path, notes = tmp_path / "airline/new/1.csv", []
+    whole = path.read_text()
+    path.unlink()
+    if change != "no file":
+        path.write_text(whole.replace("n0,", "n0,1") if change == "other numbers" else whole + '"n6')
+        (kept,) = tmp_path.glob("airline/studies/*/table/batch-1/numbers.npy")
+        os.utime(path, ns=(kept.stat().st_mtime_ns + 10**9,) * 2)
+        notes = [f"{path} changed since its first message left; the study uses what it was"]
+    fitted.finish()
+    assert [note for note in fitted.run("airline")["notes"] if "changed" in note] == notes
+    names, scores = fitted.embedding("airline", "batch-1")
+    assert sorted(names) == [f"n{i}" for i in range(6)]
+    np.testing.assert_array_equal(scores, fitted.embedding("registry", "batch-1")[1])
+
+
+def on_another_machine(monkeypatch):
+    """There the last digits would be others: none may be computed again."""
+
+    def again(*_, **__):
+        raise AssertionError("computed again")
+
+    for module, name in ((summaries, "summarize"), (answers, "measured_for"), (protocols, "fused_by")):
+        monkeypatch.setattr(module, name, again)
+
+
+@pytest.mark.longer
+@pytest.mark.parametrize("mode", ["open", "blind", "sums"])
+def test_a_batch_takes_nothing_of_the_fit_that_is_computed_again(mode, tmp_path, monkeypatch):
+    study = Consortium(tmp_path, tables(30), MODES[mode], samples=10, batches=1, batch_samples=5)
+    study.join(**ANYTHING).sign().finish()
+    model = (tmp_path / "center/result/model.safetensors").read_bytes()
+    (tmp_path / "center/result/model.safetensors").write_bytes(b"somebody looked at it")
+    put(study, tmp_path, 1, {name: [f"n{i}" for i in range(6)] for name in study.names})
+    on_another_machine(monkeypatch)
+    study.finish()
+    assert len(study.embedding("airline", "batch-1")[0]) == 6
+    assert (tmp_path / "center/result/model.safetensors").read_bytes() == model
+    study.close()
+    assert not [*tmp_path.glob("*/studies/*/table"), *tmp_path.glob("*/studies/*/opened")]  # where they were kept
+
+
+@pytest.mark.longer
+def test_an_audit_is_of_the_summary_that_was_sent(tmp_path, monkeypatch):
+    study = Consortium(tmp_path, tables(30), MODES["open"] | {"audit": 3}, samples=10).join(**ANYTHING).sign()
+    while len([*tmp_path.glob("shared/*/summary")]) < len(study.names):
+        for name in (*study.names, "center"):
+            with contextlib.suppress(WaitingError):
+                study.run(name)
+    fused = protocols.fused_by
+    on_another_machine(monkeypatch)
+    monkeypatch.setattr(protocols, "fused_by", fused)  # the center has not fused yet
+    study.finish()
+
+
+@pytest.mark.longer
+def test_a_batch_is_of_the_result_that_was_told_where_the_center_was_killed_before_it_kept_the_model(
+    fitted, tmp_path, monkeypatch
+):
+    (tmp_path / "center/studies" / fitted.plan.id / "opened/model").unlink(missing_ok=True)
+    honest: Any = protocols.published
+    monkeypatch.setattr(protocols, "published", lambda *about: replace(honest(*about), captured_share_at_least=0.0))
+    put(fitted, tmp_path, 1, {name: [f"n{i}" for i in range(6)] for name in fitted.names})
+    fitted.finish()
+    assert len(fitted.embedding("airline", "batch-1")[0]) == 6
+
+
+@pytest.mark.longer
+def test_a_study_of_a_version_that_kept_no_state_goes_on(fitted, tmp_path):
+    for kept in ("state", "summary"):
+        for path in tmp_path.glob(f"*/studies/*/table/{kept}"):
+            path.unlink()
+    put(fitted, tmp_path, 1, {name: [f"n{i}" for i in range(6)] for name in fitted.names})
+    fitted.finish()
+    assert len(fitted.embedding("airline", "batch-1")[0]) == 6
 
 
 def test_a_weight_too_large_to_be_squared_is_refused(weighed_once, tmp_path):

@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 from dkpca.errors import DKPCAError, InputError, StorageError
-from dkpca.exchange import own_table, study
+from dkpca.exchange import founding, own_table, study
 from dkpca.exchange import plan as plans
 from dkpca.exchange.member import Membership, WaitingError
 from dkpca.exchange.memory import Memory
@@ -22,7 +22,7 @@ from dkpca.store import party_file
 from dkpca.store.storage import write
 from testkit import dying
 from testkit.program import in_process as command
-from testkit.studies import Actors, Consortium, a_plan
+from testkit.studies import ANYTHING, Actors, Consortium, a_plan
 from tests.study.test_a_study import MODES, tables
 
 
@@ -179,7 +179,7 @@ def test_private_files_are_readable_by_their_owner_only(tmp_path):
 def test_closing_deletes_the_keys(tmp_path):
     study = Memory(tmp_path).study("ab")
     study.secrets()
-    (study.path / "opened" / "x").write_bytes(b"1")
+    study.replace("opened/x", b"1")
     study.close()
     assert not (study.path / "seed.key").exists()
     assert not (study.path / "opened").exists()
@@ -211,6 +211,41 @@ def test_a_closed_study_counts_if_the_ledger_or_the_folder_knows_of_numbers(tmp_
         study.log({"agreement": "", "step": logged}, {"bytes": 1})  # what `sent` had is lost
         study.close(shown)
         assert (study.kept("left.json") is None) == (number == 2)
+
+
+@pytest.fixture
+def joined(tmp_path):
+    return Consortium(tmp_path, tables(20), MODES["open"], samples=10).join(**ANYTHING)
+
+
+def test_files_of_other_programs_are_no_studies(joined, tmp_path):
+    for name in (".DS_Store", "Thumbs.db", "f" * 32):
+        (tmp_path / "airline/studies" / name).write_bytes(b"1")
+    (tmp_path / "airline/studies/old").mkdir()
+    assert [each.path.name for each in joined.memory("airline").studies()] == [joined.plan.id]
+    assert joined.at("airline", study.review).green
+
+
+@pytest.mark.parametrize("name", [".DS_Store", ".shape.0a1b2c3d.part"])
+def test_a_dot_file_among_what_was_sent_does_not_make_a_study_count(name, tmp_path):
+    study = Memory(tmp_path).study("ab")
+    for file in ("left.json", f"sent/{name}", "sent/tokens"):
+        study.replace(file, b"1")
+    study.close()
+    assert study.kept("left.json") is None
+
+
+def test_a_lost_key_is_not_replaced_in_silence(joined, tmp_path):
+    """Before, another key was made, and each member named another one as whoever had altered its files."""
+    joined.sign("airline")
+    (key,) = tmp_path.glob("airline/studies/*/seed.key")
+    key.unlink()
+    for act in (study.review, study.run, lambda *_: joined.join("airline")):
+        with pytest.raises(StorageError, match=r"seed\.key: is missing; restore it from a backup"):
+            joined.at("airline", act)
+    assert not key.exists()
+    told = joined.at("airline", founding.close, give_up=True)
+    assert told.startswith("Plan 1 closed: its keys are deleted; the others could not be told")
 
 
 def test_a_rename_that_fails_while_a_file_is_open_is_tried_again(tmp_path, monkeypatch):

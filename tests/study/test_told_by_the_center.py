@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dkpca.cli import studies
 from dkpca.errors import FusionError, InputError, StorageError, WireError
 from dkpca.exchange import founding, member, plan, protocols, replay, study
 from dkpca.exchange.folder import Folder
@@ -161,6 +163,23 @@ def test_an_answer_that_was_signed_and_cannot_be_read_ends_the_study_for_all(tmp
         consortium.finish()
 
 
+@pytest.mark.longer
+def test_an_answer_to_another_question_ends_the_study_for_all(tmp_path, monkeypatch):
+    """Before, only the center knew, and the parties waited for it for ever."""
+    consortium = Consortium(tmp_path, tables(30), MODES["open"], samples=10).join(**ANYTHING).sign()
+    send = member.Membership.send
+
+    def other(self, step, parts, *, question=plan.NO_QUESTION, **about):
+        own = "1" * 64 if (self.name, step) == ("airline", "summary") else question
+        return send(self, step, parts, question=own, **about)
+
+    monkeypatch.setattr(member.Membership, "send", other)
+    with pytest.raises(RefusedError, match=r"center refused at step 'fusion': .*airline/summary: answers another"):
+        consortium.finish()
+    with pytest.raises(RefusedError, match="center refused at step 'fusion': the members were told different values"):
+        consortium.run("registry")
+
+
 def test_a_party_that_answers_with_other_columns_than_it_joined_with_is_named(tmp_path, monkeypatch):
     consortium = Consortium(tmp_path, tables(30), MODES["open"], samples=10, align="position").join(**ANYTHING).sign()
     honest = answers.ANSWERS[q.ShapeWanted]
@@ -264,6 +283,69 @@ def test_a_folder_of_no_member_wakes_nobody_and_the_last_day_does(tmp_path, monk
     assert founding.footprint(actors.member("airline")) == before
     monkeypatch.setattr(plan.Plan, "is_over", property(lambda self: True))
     assert founding.footprint(actors.member("airline")) != before
+
+
+def test_a_lost_file_of_its_own_wakes_a_member_that_waits(tmp_path):
+    """Before, all waited for ever for a file that one command would have written again."""
+    actors = Actors(tmp_path / "folder", tmp_path / "own").ready()
+    seat = actors.member("airline")
+    before = founding.footprint(seat)
+    (tmp_path / "folder/airline/signature-1").unlink()
+    assert founding.footprint(seat) != before
+
+
+def moved(root, here, there):
+    return lambda: (root / here).rename(root / there)
+
+
+class TestWatching:
+    """`run --watch`, with the processes that it starts and its pauses replaced by what happens meanwhile."""
+
+    @pytest.fixture
+    def watched(self, tmp_path, monkeypatch):
+        actors = Actors(tmp_path / "folder", tmp_path / "own").ready()
+        kept = actors.kept("airline")
+        for name, data in {"name": b"airline", "folder": str(tmp_path / "folder").encode()}.items():
+            kept.replace(name, data)
+
+        def watch(codes, *pauses):
+            """The exit code, once the processes have ended so and this has happened in the pauses, one by one."""
+            meanwhile, ends, slept = iter(pauses), iter(codes), []
+
+            def sleep(seconds):
+                slept.append(seconds)
+                next(meanwhile)()
+
+            def ended(*_, **__):
+                assert (tmp_path / "folder").exists()  # nothing is started before it is back
+                end = next(ends)
+                code = end() if callable(end) else end
+                return subprocess.CompletedProcess([], code)
+
+            monkeypatch.setattr("dkpca.cli.studies.time.sleep", sleep)
+            monkeypatch.setattr("dkpca.cli.studies.subprocess.run", ended)
+            return studies._watch(str(tmp_path / "folder"), tmp_path / "own/airline", False), slept
+
+        return watch
+
+    def test_goes_on_where_the_folder_is_away_for_a_while(self, watched, tmp_path):
+        away, back = moved(tmp_path, "folder", "away"), moved(tmp_path, "away", "folder")
+        add = lambda: (tmp_path / "folder/weather/seeds").write_bytes(b"1")  # noqa: E731
+        nothing = lambda: None  # noqa: E731
+        code, slept = watched([75, 0], away, nothing, back, add)
+        assert code == 0
+        assert slept == sorted(slept)  # slowing down
+
+    def test_goes_on_where_the_folder_went_away_under_a_command(self, watched, tmp_path):
+        away, back = moved(tmp_path, "folder", "away"), moved(tmp_path, "away", "folder")
+        add = lambda: (tmp_path / "folder/weather/seeds").write_bytes(b"1")  # noqa: E731
+        code, _ = watched([75, lambda: away() and 1, 0], add, back)
+        assert code == 0
+
+    def test_ends_where_the_first_look_finds_no_folder(self, watched, tmp_path):
+        (tmp_path / "folder").rename(tmp_path / "away")
+        with pytest.raises(InputError, match="there is no such folder"):
+            watched([])
 
 
 def test_odd_letters_in_a_fingerprint_and_in_the_path_of_a_folder_are_only_letters(tmp_path):

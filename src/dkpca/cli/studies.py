@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from dkpca.cli import made
+from dkpca.errors import InputError, StorageError
 from dkpca.exchange import founding
 from dkpca.exchange.folder import Folder
 from dkpca.exchange.member import WaitingError
@@ -148,17 +149,27 @@ def _watch(folder: str, own: Path, as_json: bool) -> int:
     """Look at the folder, slowing down; start a process that computes whenever something changed."""
     command = [sys.executable, "-m", "dkpca", "study", "run", folder, "--as", str(own), *(["--json"] * as_json)]
     before, pause = "", FIRST_PAUSE
-    with reached(folder) as there:
-        seat = founding.seat(there, Memory(own))
-        while True:
-            now = founding.footprint(seat)
-            if now != before:
+    while True:
+        try:
+            with reached(folder) as there:
+                seat = founding.seat(there, Memory(own))
+                while (now := founding.footprint(seat)) == before:
+                    pause = _rest(pause)
                 code = subprocess.run(command, check=False).returncode
-                if code != WAITING:
-                    return code
-                before, pause = now, FIRST_PAUSE
-            time.sleep(pause)
-            pause = min(1.5 * pause, LONGEST_PAUSE)
+                founding.footprint(seat)  # if the folder is away by now, that is what ended the command
+            if code != WAITING:
+                return code
+            before, pause = now, _rest(FIRST_PAUSE)
+        except (InputError, StorageError):
+            if not before:  # the first look says what is wrong; a folder that goes away later is waited for
+                raise
+            pause = _rest(pause)
+
+
+def _rest(pause: float) -> float:
+    """Wait so long; return for how long the next time."""
+    time.sleep(pause)
+    return min(1.5 * pause, LONGEST_PAUSE)
 
 
 @group.command()

@@ -95,13 +95,13 @@ class Earlier:
 
     def places(self, table: OwnTable) -> dict[int, int]:
         """Return by rows of a table where they stand among the samples that were attacked."""
-        digests, names = told_apart(table.rows), table.samples
+        digests, samples = told_apart(table.rows), table.samples
         here = set(digests) - {""}
         # By their numbers; where these changed, by their names.
         by_digest = {digest: place for place, digest in enumerate(self.digests) if digest}
         gone = [(key, place) for place, key in enumerate(self.keys) if self.digests[place] not in here]
         by_name = dict(gone) if self.named_by == table.preparation.reading.id_column else {}
-        found = [by_digest.get(digest, by_name.get(name)) for digest, name in zip(digests, names, strict=True)]
+        found = [by_digest.get(digest, by_name.get(name)) for digest, name in zip(digests, samples, strict=True)]
         return {row: place for row, place in enumerate(found) if place is not None}
 
     def single_out(self, protect: str, roster: Mapping[str, str], columns: Collection[str], samples: Samples) -> bool:

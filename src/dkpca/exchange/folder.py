@@ -87,18 +87,31 @@ class Folder:
             ahead = _Ahead(self._fs, path, file, found["size"]) if hasattr(file, "readv") else file
             yield cast("BinaryIO", ahead), found["size"]
 
-    def write(self, name: str, data: bytes) -> bool:
-        """Write a new file whole; False if there is one already, which stays as it is."""
-        return self._publish(name, lambda path: self._fs.pipe_file(path, data))
-
-    def put(self, name: str, source: Path) -> bool:
-        """Copy a local file into the folder under a new name; False if there is one already, which stays."""
-        return self._publish(name, lambda path: self._fs.put_file(str(source), path))
+    def write(self, name: str, content: bytes | Path) -> bool:
+        """Write a new file whole, also from a local file; False if there is one already, which stays as it is."""
+        path = self._path(name)
+        with self._explained(name, writing=True):
+            self._fs.invalidate_cache()
+            if self._fs.exists(path):
+                return False
+            if OBJECT_STORES & self._kinds:
+                self._store(path, content)
+                return True
+            parent = path.rpartition("/")[0]
+            self._make(parent)
+            part = f"{parent}/.{path.rpartition('/')[2]}.{secrets.token_hex(4)}.part".removeprefix("/" * (not parent))
+            try:
+                self._store(part, content)
+                return self._move(part, path)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    self._fs.rm_file(part)
+                raise
 
     def listing(self, member: str, at_most: int = MOST_FILES, named: re.Pattern[str] = FILE) -> Files:
         """Files below a member's prefix, but for those that are on their way and copies of sync clients."""
         found = self._entries(self._path(member), "file", at_most, named)
-        whole = {name: each for name, each in found.items() if FILE.fullmatch(name) and not name.endswith(".part")}
+        whole = {name: each for name, each in found.items() if not name.endswith(".part")}
         return {n: {"file": n, "bytes": f.get("size") or 0, "time": _seconds(f)} for n, f in whole.items()}
 
     def exists(self) -> bool:
@@ -144,26 +157,11 @@ class Folder:
             elif hasattr(client, "http"):  # of WebDAV
                 client.http.close()
 
-    def _publish(self, name: str, store: Any) -> bool:
-        """Bring a file to a hidden name, then to its own; what is there already stays."""
-        path = self._path(name)
-        with self._explained(name, writing=True):
-            self._fs.invalidate_cache()
-            if self._fs.exists(path):
-                return False
-            parent = path.rpartition("/")[0]
-            if OBJECT_STORES & self._kinds:
-                store(path)
-                return True
-            self._make(parent)
-            part = f"{parent}/.{path.rpartition('/')[2]}.{secrets.token_hex(4)}.part".removeprefix("/" * (not parent))
-            try:
-                store(part)
-                return self._move(part, path)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    self._fs.rm_file(part)
-                raise
+    def _store(self, path: str, content: bytes | Path) -> None:
+        if isinstance(content, Path):
+            self._fs.put_file(str(content), path)
+        else:
+            self._fs.pipe_file(path, content)
 
     def _make(self, folder: str) -> None:
         """Make a folder and those above it, each by itself: a WebDAV server makes no parents."""

@@ -1,6 +1,5 @@
 """What a member writes into the study's folder and reads there: each step once, signed, sealed and recorded."""
 
-import contextlib
 import json
 import re
 import tempfile
@@ -10,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NoReturn
 
-from dkpca.errors import InputError, NoAnswerError, ProtectionError, StorageError, WireError
+from dkpca.errors import FusionError, InputError, NoAnswerError, ProtectionError, StorageError, WireError
 from dkpca.exchange import memory as memories
 from dkpca.exchange import plan as plans
 from dkpca.exchange import sealed
@@ -20,9 +19,10 @@ from dkpca.exchange.memory import StudyMemory
 from dkpca.exchange.plan import NO_QUESTION, Study
 from dkpca.wording import printable
 
-CENTER, ALL = "center", "all"  # parts of a file: for the center, and for everybody
+CENTER, ALL = "center", sealed.ALL  # parts of a file: for the center, and for everybody
 REFUSAL = "refusal"
 MOST_REFUSAL = 2**14
+COMPARED = sealed.MOST_HEADER  # first bytes of a file in the folder with those of that in DIR
 REASONS = {
     "limits": "the study exceeds its limits",
     "samples": "too few samples are common to all",
@@ -42,6 +42,10 @@ WHY_FEW = "do all parties write ids alike, and name the right column (id_normali
 NO_RECORD = (
     "this member's own folder has no record of this file: it was restored from an older copy, or someone else wrote "
     "the file; go on with the newest copy, or have the folder's host remove a file that is not yours"
+)
+REPLACED = (
+    "is not the file that this member wrote: another file has replaced this member's; "
+    "ask the folder's host to remove it"
 )
 ONLY_A_PART = (
     "is only a part of what this member wrote; delete the file and repeat the command, which writes it again"
@@ -102,10 +106,11 @@ class Membership:
     @cached_property
     def study(self) -> Study:
         """What all members have signed, once they have; it is kept, and from then on no other counts."""
-        study = self.own
-        kept, waiting = self.memory.kept("agreement.json"), []
-        signatures = {} if kept is None else memories.unpacked(kept)[1]
-        for name in study.plan.members if not signatures else ():
+        study, kept = self.own, self.memory.kept("agreement.json")
+        if kept is not None:
+            return replace(study, raw_signatures=memories.unpacked(kept)[1])
+        signatures, waiting = dict[str, bytes](), []
+        for name in study.plan.members:
             where = f"{name}/signature-{study.number}"
             # Its own is that of DIR: the folder may show one that an older copy of DIR made, for other numbers.
             own = self.memory.kept("signature") if name == self.name else None
@@ -124,52 +129,37 @@ class Membership:
         self, step: str, parts: Sequence[sealed.Part], *, question: str = NO_QUESTION, kind: str = "answer"
     ) -> None:
         """Write one step of this member: recorded in DIR first, then in the ledger, then in the folder."""
-        if self.sent(step, question) is None:
-            if self.has(self.name, step):
-                raise ProtectionError(f"{self._where(self.name, step)}: {NO_RECORD}")
-            about = sealed.Header(kind, self._bound_to(step), step, self.name, question, {})
-            path = self.memory.path / "sent" / step
-            keys = {name: member.sealing for name, member in self.own.members.items()}
-            memories.write(path, lambda file: sealed.write(file, about, parts, self.memory.secrets(), keys))
+        if self.publish(step, question):
+            return
+        if self.has(self.name, step):
+            raise ProtectionError(f"{self._where(self.name, step)}: {NO_RECORD}")
+        about = sealed.Header(kind, self._bound_to(step), step, self.name, question, {})
+        keys = {name: member.sealing for name, member in self.own.members.items()}
+        memories.write(self._sent(step), lambda file: sealed.write(file, about, parts, self.memory.secrets(), keys))
         self.publish(step, question)
 
-    def sent(self, step: str, question: str = NO_QUESTION) -> sealed.Header | None:
-        """Return the header of a step that was recorded; another question for it is refused."""
-        path = self.memory.path / "sent" / step
+    def publish(self, step: str, question: str = NO_QUESTION) -> bool:
+        """Bring a step into the folder, if one is recorded; what lies there in its place has to be the same file."""
+        path = self._sent(step)
         if not path.exists():
-            return None
+            return False
         with path.open("rb") as file:
             header = sealed.read_header(file, path.stat().st_size, self.own.public)
         if header.agreement != self._bound_to(step) or header.question != question:
             raise ProtectionError(f"step {step!r} has already been answered, for another question")
-        return header
-
-    def publish(self, step: str, question: str = NO_QUESTION) -> None:
-        """Bring a recorded step into the folder; what lies there in its place has to be the same file."""
-        header = self.sent(step, question)
-        assert header is not None
-        path = self.memory.path / "sent" / step
         readers = sorted({reader for part in header.parts.values() for reader in part.readers})
-        facts = {"kind": header.kind, "bytes": path.stat().st_size, "readers": readers or "all"}
+        facts = {"kind": header.kind, "bytes": header.length, "readers": readers or "all"}
         self.memory.log({"agreement": header.agreement, "step": step}, facts)
-        if self.folder.put(self._where(self.name, step), path):
-            return
-        with self.folder.opened(self._where(self.name, step)) as found, path.open("rb") as ours:
-            whole, shown = path.stat().st_size, 0 if found is None else found[1]
-            start = min(shown, *(part.offset for part in header.parts.values()))
-            if found is None or shown > whole or found[0].read(start) != ours.read(start):
-                replaced = "another file has replaced this member's; ask the folder's host to remove it"
-                raise ProtectionError(f"{self._where(self.name, step)}: {replaced}")
-            if shown < whole:
-                raise StorageError(f"{self._where(self.name, step)}: {ONLY_A_PART}")
+        bring(self.folder, self._where(self.name, step), path)
+        return True
 
     def receive(
         self, writer: str, step: str, *parts: str, at_most: int, question: str = NO_QUESTION, kind: str = "answer"
     ) -> Path:
         """Return a file in DIR with the first of these parts that another member wrote, or raise `WaitingError`."""
-        for part in parts:  # what was opened once counts, whatever the folder shows later
-            if self._opened(writer, step, part).exists():
-                return self._opened(writer, step, part)
+        for opened in (self._opened(writer, step, part) for part in parts):
+            if opened.exists():  # what was opened once counts, whatever the folder shows later
+                return opened
         if not self.has(writer, step):
             raise WaitingError(step, writer)
         try:
@@ -210,25 +200,23 @@ class Membership:
     def check_nonce(self, writer: str, nonce: str) -> None:
         """Refuse a nonce that a member reveals unless it is the one that its signature committed to."""
         if sha256(bytes.fromhex(nonce)) != self.study.signatures[writer].second:
-            raise ProtectionError(f"{writer}: revealed a nonce that it had not committed to")
+            raise FusionError(f"{writer}: revealed a nonce that it had not committed to")
 
     def check_refusals(self) -> list[str]:
         """Raise if a member has refused, whatever the folder shows by now; return what only looks like a refusal."""
         ignored, refused = list[str](), list[RefusedError]()
+        if self._opened(self.name, REFUSAL, ALL).exists():
+            self._send_refusal()
         for name in self.own.plan.members:
-            known = self._opened(name, REFUSAL, ALL).exists()
-            if known and name == self.name:
-                self._send_refusal()
-            if not known and not self.has(name, REFUSAL):
+            try:
+                kept = self.receive(name, REFUSAL, ALL, at_most=MOST_REFUSAL, kind=REFUSAL)
+            except WaitingError:
                 continue
-            with contextlib.suppress(WaitingError):
-                try:
-                    kept = self.receive(name, REFUSAL, ALL, at_most=MOST_REFUSAL, kind=REFUSAL)
-                except ProtectionError as error:  # whoever put it there did not sign it
-                    ignored.append(str(error))
-                    continue
-                detail = self.memory.kept(f"opened/{name}.{REFUSAL}.detail") or b""  # of this member's own refusal
-                refused.append(RefusedError(name, *refusal_in(kept.read_bytes()), detail.decode()))
+            except ProtectionError as error:  # whoever put it there did not sign it
+                ignored.append(str(error))
+                continue
+            detail = self.memory.kept(f"opened/{name}.{REFUSAL}.detail") or b""  # of this member's own refusal
+            refused.append(RefusedError(name, *refusal_in(kept.read_bytes()), detail.decode()))
         if refused:
             # One's own first, and then a graver one.
             raise min(refused, key=lambda each: (each.member != self.name, each.reason == "closed"))
@@ -251,6 +239,11 @@ class Membership:
         """Whether a member's file lay in the folder when this command first looked, whole or not."""
         return named(self.own.number, step) in self.listed(writer)
 
+    def has_begun(self, batch: str) -> bool:
+        """Whether a party has written anything about a batch of new samples."""
+        start = named(self.own.number, f"{batch}.")
+        return any(file.startswith(start) for party in self.own.plan.parties for file in self.listed(party))
+
     def listed(self, writer: str) -> Files:
         """Files of a member as they were when this command first looked."""
         if writer not in self._listed:
@@ -268,8 +261,25 @@ class Membership:
         """Digest to which a step is bound: a refusal, which may come before the agreement, to plan and members."""
         return self.own.fingerprint if step == REFUSAL else self.study.agreement
 
+    def _sent(self, step: str) -> Path:
+        return self.memory.path / "sent" / step
+
     def _opened(self, writer: str, step: str, part: str) -> Path:
         return self.memory.path / "opened" / f"{writer}.{step}.{part}"
+
+
+def bring(folder: Folder, where: str, ours: Path) -> None:
+    """Bring a file of this member into the folder; what lies there in its place has to be the same file, whole."""
+    if folder.write(where, ours):
+        return
+    whole = ours.stat().st_size
+    with folder.opened(where) as found, ours.open("rb") as own:
+        shown = 0 if found is None else found[1]
+        start = min(shown, COMPARED)
+        if found is None or shown > whole or found[0].read(start) != own.read(start):
+            raise ProtectionError(f"{folder.url}/{where}: {REPLACED}")
+    if shown < whole:
+        raise StorageError(f"{folder.url}/{where}: {ONLY_A_PART}")
 
 
 def refusal_in(data: bytes) -> tuple[str, str]:

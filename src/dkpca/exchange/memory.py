@@ -62,8 +62,8 @@ class Memory:
 
     def studies(self) -> list["StudyMemory"]:
         """What belongs to each study that this folder has taken part in."""
-        folder = self.path / "studies"
-        return [self.study(each.name) for each in sorted(folder.iterdir())] if folder.is_dir() else []
+        found = (self.path / "studies").glob(32 * "[0-9a-f]")  # no files of other programs
+        return [self.study(each.name) for each in sorted(found) if each.is_dir()]
 
     def ledger(self) -> list[dict[str, Any]]:
         """Everything that ever left this table, oldest first; raises if a line was altered or removed."""
@@ -99,10 +99,8 @@ class StudyMemory:
     def place(self) -> int:
         """Number in the names of its folders in DIR: that of its plan, or the next that no other study here has."""
         if self.kept("place") is None:
-            others = [
-                each for each in self.memory.studies() if each.path != self.path and each.kept("agreement.json")
-            ]
-            taken = {int(each.kept("place") or each.number) for each in others}
+            others = [each for each in self.memory.studies() if each.path != self.path]
+            taken = {int(each.kept("place") or each.number) for each in others if each.kept("agreement.json")}
             self.replace("place", str(next(n for n in count(self.number) if n not in taken)).encode())
         return int(self.kept("place") or self.number)
 
@@ -111,12 +109,10 @@ class StudyMemory:
         if (self.path / "closed").exists():
             what = f"plan {self.number}: this study is closed here, and its keys were deleted"
             raise InputError(f"{what}; join the next one, or ask the center for another plan ('dkpca study create')")
-        for name in ("sent", "opened"):
-            with storage.explained(self.path / name):
-                (self.path / name).mkdir(parents=True, exist_ok=True)
-        return Secrets(
-            self.memory.secret(self.memory.path / "identity.key"), self.memory.secret(self.path / "seed.key")
-        )
+        identity, seed = self.memory.path / "identity.key", self.path / "seed.key"
+        if self.kept("member.toml") is not None and not seed.exists():
+            raise StorageError(f"{seed}: is missing; restore it from a backup, or run 'dkpca study close --give-up'")
+        return Secrets(self.memory.secret(identity), self.memory.secret(seed))
 
     def close(self, shown: Iterable[str] | None = ()) -> None:
         """Delete the keys of this study and everything they opened; what was sent stays on record."""
@@ -130,7 +126,7 @@ class StudyMemory:
 
     def sent_numbers(self, shown: Iterable[str] = ()) -> bool:
         """Whether a number may have left, by DIR, its ledger, and the names of files that the folder has shown."""
-        sent = {path.name for path in (self.path / "sent").glob("*")} | set(shown)
+        sent = {path.name for path in (self.path / "sent").glob("[!.]*")} | set(shown)
         sent |= {line["step"] for line in self.memory.ledger() if line.get("study") == self.path.name}
         return not all(map(BEFORE_NUMBERS.fullmatch, sent))
 
@@ -165,8 +161,10 @@ class StudyMemory:
     def remembered(self, stem: str) -> Study | None:
         """Return the study that was kept."""
         kept = self.kept(f"{stem}.json")
-        number, files = (0, {}) if kept is None else unpacked(kept)
-        return Study(number, files.pop("plan"), files) if files else None
+        if kept is None:
+            return None
+        number, files = unpacked(kept)
+        return Study(number, files.pop("plan"), files)
 
     def log(self, place: dict[str, Any], facts: dict[str, Any]) -> None:
         """Have the ledger say once that a file leaves."""
@@ -177,7 +175,8 @@ class StudyMemory:
 
 def write(path: Path, content: storage.Content) -> None:
     """Replace a file: all of it or nothing, readable by its owner only, on the disk before it has its name."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with storage.explained(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
     storage.write(path, content, private=True)
 
 

@@ -129,8 +129,8 @@ def load(folder: Path, columns_are: str, covariates: Sequence[str] = ()) -> OwnT
     return OwnTable(X, table.ids, table.keys, preparation).without(apart)
 
 
-def freeze(memory: StudyMemory, table: OwnTable) -> str:
-    """Keep the table before it is signed; return its digest."""
+def freeze(memory: StudyMemory, table: OwnTable, batch: str = "") -> str:
+    """Keep the table before it is signed, or a batch before its first message leaves; return its digest."""
     names, numbers = table.preparation.names, io.BytesIO()
     whole = np.empty((len(table.X), len(names)))
     whole[:, [name not in table.covariates for name in names]] = table.X
@@ -139,24 +139,24 @@ def freeze(memory: StudyMemory, table: OwnTable) -> str:
     np.save(numbers, whole, allow_pickle=False)
     described = codec.described(table.preparation)
     about = {"covariates": [*table.covariates], "ids": table.ids, "keys": table.keys, "preparation": described}
-    memory.replace("table/about.json", json.dumps(about, sort_keys=True).encode())
-    memory.replace("table/numbers.npy", numbers.getvalue())
-    return digest(memory)
+    memory.replace(f"table/{batch}/about.json", json.dumps(about, sort_keys=True).encode())
+    memory.replace(f"table/{batch}/numbers.npy", numbers.getvalue())
+    return digest(memory, batch)
 
 
-def digest(memory: StudyMemory) -> str:
-    """Digest of the frozen table."""
-    parts = [memory.kept(f"table/{name}") for name in ("about.json", "numbers.npy")]
+def digest(memory: StudyMemory, batch: str = "") -> str:
+    """Digest of a frozen table."""
+    parts = [memory.kept(f"table/{batch}/{name}") for name in ("about.json", "numbers.npy")]
     if None in parts:
         raise StorageError(f"{memory.path}/table: the signed table is missing; this party cannot answer without it")
     return hashlib.sha256(b"".join(hashlib.sha256(part or b"").digest() for part in parts)).hexdigest()
 
 
-def frozen(memory: StudyMemory) -> OwnTable:
-    """Return the table that was signed."""
-    digest(memory)  # which says it if there is none
-    about: dict[str, Any] = json.loads(memory.kept("table/about.json") or b"{}")
-    X = np.load(io.BytesIO(memory.kept("table/numbers.npy") or b""), allow_pickle=False)
+def frozen(memory: StudyMemory, batch: str = "") -> OwnTable:
+    """Return the table that was signed, or a batch as it was when its first message left."""
+    digest(memory, batch)  # which says it if there is none
+    about: dict[str, Any] = json.loads(memory.kept(f"table/{batch}/about.json") or b"{}")
+    X = np.load(io.BytesIO(memory.kept(f"table/{batch}/numbers.npy") or b""), allow_pickle=False)
     preparation = codec.decode(Preparation, about["preparation"], what="the signed table")
     return OwnTable(X, about["ids"], about["keys"], preparation).without(about["covariates"])
 
@@ -172,9 +172,16 @@ def changed_since(folder: Path, memory: StudyMemory) -> list[str]:
     """Say that the table was written after it was signed; of one that is gone or hidden there is nothing to say."""
     with suppress(DKPCAError, OSError):
         table = party_file.read(folder / PARTY_FILE).table
-        if table.stat().st_mtime_ns > (memory.path / "table/about.json").stat().st_mtime_ns:
+        if table.stat().st_mtime_ns > frozen_at(memory):
             return [f"{table} changed since you signed; the study uses the table that you signed"]
     return []
+
+
+def frozen_at(memory: StudyMemory, batch: str = "") -> int:
+    """When a table, or a batch, was frozen, in nanoseconds; 0: it was not."""
+    with suppress(FileNotFoundError):
+        return (memory.path / "table" / batch / "numbers.npy").stat().st_mtime_ns
+    return 0
 
 
 def write_result(folder: Path, samples: Sequence[str] | None, scores: Any, certificate: Mapping[str, Any]) -> None:

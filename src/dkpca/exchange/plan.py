@@ -91,6 +91,11 @@ class Plan:
         return (self.center, *self.parties)
 
     @property
+    def batch_names(self) -> list[str]:
+        """Batches of new samples, in their order."""
+        return [f"batch-{number}" for number in range(1, self.batches + 1)]
+
+    @property
     def most_files(self) -> int:
         """Files of one member at most: those of the fit and of earlier plans, and of each batch its steps."""
         return MOST_FILES + self.batches * (MOST_BATCH_FILES + len(self.parties))
@@ -216,21 +221,17 @@ def make_signature(study: Study, name: str, me: Secrets, table_digest: str) -> b
     says = Signature(me.derive("nonce", "first").hex(), sha256(me.derive("nonce", "second")), commitment)
     about = sealed.Header("signature", study.fingerprint, "signature", name, NO_QUESTION, {})
     file = io.BytesIO()
-    sealed.write(file, about, [sealed.Part("all", sealed.ANYBODY, [sealed.canonical(vars(says))])], me, {})
+    sealed.write(file, about, [sealed.Part(sealed.ALL, sealed.ANYBODY, [sealed.canonical(vars(says))])], me, {})
     return file.getvalue()
 
 
 def check_signature(raw: bytes, name: str, study: Study) -> Signature:
     """Return what a member signed, if it signed this study."""
-    file = io.BytesIO(raw)
     try:
-        header = sealed.read_header(file, len(raw), study.public)
-        pieces = sealed.contents(file, header, "all", None, io.BytesIO())
-        if header.kind != "signature" or header.writer != name or list(header.parts) != ["all"]:
-            raise ProtectionError("is not a signature of this member")
-        if header.agreement != study.fingerprint:
+        agreement, content = sealed.for_all(raw, study.public, "signature", name)
+        if agreement != study.fingerprint:
             raise ProtectionError("is for another plan or other members: the folder shows you another study")
-        found = sealed.uncanonical(b"".join(pieces), "its content")
+        found = sealed.uncanonical(content, "its content")
     except (ProtectionError, WireError) as error:
         raise ProtectionError(f"the signature of {name} {error}; compare the fingerprint with {name}") from error
     whole = isinstance(found, dict) and set(found) == {each.name for each in fields(Signature)}

@@ -173,8 +173,8 @@ def new_rows(names: Sequence[str], batch: str, *, exact: bool = False, **sizes: 
     return (yield Ask(f"{batch}/rows", dict.fromkeys(names, q.RowsWanted(batch, exact, **sizes))))
 
 
-def place(names: Sequence[str], settings: Fit, model: Any, batch: str, terms: Terms) -> Steps[Any]:
-    """Place a batch of new samples; return their scores. A party has the result in the place of the model.
+def place(names: Sequence[str], settings: Fit, model: Any, batch: str, terms: Terms, told: Any = None) -> Steps[Any]:
+    """Place a batch of new samples; return their scores. A party has the told result in the place of the model.
 
     In the open, and not in a study, `new_rows` are asked for instead.
     """
@@ -193,7 +193,7 @@ def place(names: Sequence[str], settings: Fit, model: Any, batch: str, terms: Te
         rows = yield from new_rows(names, batch, **sizes)
         scores: Callable[[], Any] = cache(lambda: scoring.place(model, [rows[name] for name in names]).scores)
     else:
-        scores = yield from _by_new_sums(settings, terms, model, shape)
+        scores = yield from _by_new_sums(settings, terms, model, shape, told)
     for owner, columns in owned.items():
         theirs = yield Ask(terms.step("covariates"), {owner: q.CovariatesWanted(columns, batch=batch, **sizes)})
         scores = cache(partial(_adjusted, model, scores, theirs, owner))
@@ -216,9 +216,9 @@ def _adjusted(model: FusedModel, scores: Callable[[], Any], theirs: Answers, own
     return scoring.adjusted(model, scores(), dict(zip(known, rows.T, strict=True)))
 
 
-def _by_new_sums(settings: Fit, terms: Terms, model: Any, shape: q.Derived) -> Steps[Callable[[], Any]]:
+def _by_new_sums(settings: Fit, terms: Terms, model: Any, shape: q.Derived, told: Any) -> Steps[Callable[[], Any]]:
     """Scores of new samples as masked sums: of the parties' shares, or of what the joint kernel is formed of."""
-    result = model if isinstance(model, Scores) else published(model)
+    result = model if isinstance(model, Scores) else told or published(model)
     n_samples, n_components = result.scores.shape
     if settings.protect == "blind":
         what = Addends("scores", shape.n_samples, n_components, 64)

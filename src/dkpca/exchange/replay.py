@@ -5,9 +5,10 @@ center told once counts. A party makes the questions itself from the plan, and a
 has to tell (common samples, derived values, summaries that arrived) is checked against the plan and the own table.
 """
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,20 +17,12 @@ import numpy as np
 from dkpca import wire
 from dkpca.certificate.statements import proved
 from dkpca.errors import DKPCAError, FusionError, InputError, PolicyError, ProtectionError, WireError
-from dkpca.exchange import earlier, protocols
+from dkpca.exchange import earlier, own_table, protocols
 from dkpca.exchange import review as reviews
 from dkpca.exchange.identity import sha256
 from dkpca.exchange.leaving import Case
-from dkpca.exchange.member import (
-    ALL,
-    CENTER,
-    WHY_FEW,
-    Membership,
-    OtherQuestionError,
-    WaitingError,
-    file_of,
-)
-from dkpca.exchange.memory import write
+from dkpca.exchange.member import ALL, CENTER, WHY_FEW, Membership, OtherQuestionError, WaitingError, file_of
+from dkpca.exchange.memory import StudyMemory, write
 from dkpca.exchange.own_table import OwnTable, write_result
 from dkpca.exchange.plan import Plan
 from dkpca.exchange.protocols import Ask, Terms
@@ -45,14 +38,14 @@ from dkpca.party.answers import OWN_LIST, ConstantAddendError, Party
 from dkpca.party.limits import Limits
 from dkpca.settings import Fit
 from dkpca.store import runs, storage
-from dkpca.store.files import encode_model
+from dkpca.store.files import decode_model, encode_model, encode_state, read_state
 from dkpca.wire import codec
 from dkpca.wording import some
 
 NOTHING = 1e-6  # of the length of the first component: one that is shorter holds no variance
 ALIGNS = (q.HopWanted, q.MatchedGiven)
 TOLD_OF_A_PARTY = 2**12  # bytes: its kernel, its bounds, or the digest of its summary
-REBUILDS = (q.SummaryWanted, q.SumsWanted, q.ResultGiven)  # answers that leave something for later steps
+STATE, SUMMARY, MODEL = "table/state", "table/summary", "opened/model"  # what a fit leaves for later steps
 
 
 def terms_of(member: Membership) -> Terms:
@@ -68,16 +61,17 @@ def at_center(member: Membership, fit: Fit, folder: Path) -> list[str]:
     plan, terms = member.study.plan, terms_of(member)
     model = replay(member, protocols.fit(plan.parties, fit, terms))
     write_result(folder, None, to_numpy(model.scores), model.certificate.to_dict())
-    write(folder / "model.safetensors", encode_model(model))
+    kept = member.memory.kept(MODEL)
+    if kept is None:
+        member.memory.replace(MODEL, kept := encode_model(model))
+    write(folder / "model.safetensors", kept)
+    told = (member.memory.kept(f"asked/result.{part}") for part in (ALL, plan.parties[0]))
+    result = cast("q.ResultGiven", q.decode(next(filter(None, told)))).scores
     go = cast("q.GoWanted", q.decode(member.memory.kept(f"asked/go.{ALL}") or b""))
     _write_settings(folder, member, go.derived, model.n_components, model.kernel)
     notes = [model.certificate.verdict()]
-    for number in range(1, plan.batches + 1):
-        batch = f"batch-{number}"
-        first = [f"{batch}.{step}" for step in ("tokens", "ring-1", "shape", "rows")]
-        if not any(member.has(party, step) for party in plan.parties for step in first):
-            break
-        scores = replay(member, protocols.place(plan.parties, fit, model, batch, terms))
+    for batch in takewhile(member.has_begun, plan.batch_names):
+        scores = replay(member, protocols.place(plan.parties, fit, model, batch, terms, result))
         write_result(folder / batch, None, to_numpy(scores), {})
         notes.append(f"{len(scores):,} new samples are placed: {folder / batch}")
     return notes
@@ -114,6 +108,8 @@ def replay(member: Membership, protocol: Generator[Ask, Any, Any]) -> Any:
             return end.value
         if callable(ask.asked):
             _tell(member, ask)
+        if ask.step == "result" and (kept := member.memory.kept(MODEL)) is not None:
+            return decode_model(kept)  # what was told is of this model, and another fit may have other last digits
         if ask.readers in ("parties", "next"):
             given = {}
         elif all(question.answer is Told for question in ask.questions.values()):
@@ -125,21 +121,23 @@ def replay(member: Membership, protocol: Generator[Ask, Any, Any]) -> Any:
 def _tell(member: Membership, ask: Ask) -> None:
     """Write what only the center can tell: one part where it is the same for all, else one for each party."""
     plan, name = member.study.plan, file_of(ask.step)
-    readers = plan.result_to if ask.step.endswith("result") else plan.parties
-    kept = {party: member.memory.kept(f"asked/{name}.{party}") for party in (ALL, *plan.parties)}
-    if kept[ALL] is None and None in [kept[party] for party in plan.parties]:  # nothing yet, or cut short
-        packed = {party: q.encode(question) for party, question in ask.questions.items()}
-        one_for_all = len(set(packed.values())) == 1
-        kept |= {ALL: packed[plan.parties[0]]} if one_for_all else packed
-        for party, data in kept.items():
-            if data is not None:
-                member.memory.replace(f"asked/{name}.{party}", data)
-    told = {party: kept[ALL] or kept[party] or b"" for party in plan.parties}
-    ask.questions = {party: q.decode(data) for party, data in told.items()}
-    to = tuple(party for party in plan.parties if party in readers)
-    each = [Part(party, (party,), [told[party]]) for party in to]
-    if to:
-        member.send(name, each if kept[ALL] is None else [Part(ALL, to, [kept[ALL] or b""])], kind="question")
+
+    def kept(*parts: str) -> dict[str, bytes]:
+        files = {part: member.memory.kept(f"asked/{name}.{part}") for part in parts}
+        return {part: data for part, data in files.items() if data is not None}
+
+    told = kept(ALL) or kept(*plan.parties)
+    if ALL not in told and len(told) < len(plan.parties):  # nothing yet, or cut short
+        told = {party: q.encode(question) for party, question in ask.questions.items()}
+        if len(set(told.values())) == 1:
+            told = {ALL: told[plan.parties[0]]}
+        for part, data in told.items():
+            member.memory.replace(f"asked/{name}.{part}", data)
+    ask.questions = {party: q.decode(told.get(party) or told[ALL]) for party in plan.parties}
+    readers = [party for party in plan.parties if party in plan.result_to or not ask.step.endswith("result")]
+    if readers:
+        to = {ALL: tuple(readers)} if ALL in told else {party: (party,) for party in readers}
+        member.send(name, [Part(part, who, [told[part]]) for part, who in to.items()], kind="question")
 
 
 def received(member: Membership, step: str, questions: Mapping[str, q.Question], *parts: str) -> dict[str, Any]:
@@ -177,7 +175,7 @@ class PartySide:
     agreed: q.Derived | None = None  # values that all parties agreed to
     notes: list[str] = field(default_factory=list)  # what the result lacks
     ended: DKPCAError | None = None  # raised before anything is answered that was not before
-    _before: list[q.Question] = field(default_factory=list)  # answered by an earlier command, nothing of it in memory
+    told: q.ResultGiven | None = None  # of the fit, until it is taken
 
     def __post_init__(self) -> None:
         member = self.member
@@ -211,6 +209,7 @@ class PartySide:
         told = self._drive(protocols.fit(self.names, self.fit, self.terms))
         if told is None:
             return None
+        self.told = told
         lengths = np.linalg.norm(np.asarray(told.scores.scores.decode()), axis=0)
         empty = np.flatnonzero(lengths <= NOTHING * lengths.max()) + 1
         if len(empty):
@@ -221,9 +220,9 @@ class PartySide:
         _write_settings(folder, self.member, self.agreed, told.scores.scores.shape[1], told.scores.kernel)
         self.notes.append("{:,} of your {:,} samples are in all tables".format(*self._in_all("")))
         allowed = [(self.plan.batches, "the plan"), (self.limits.batches, "limits.toml")]
-        self.new, unread = batches_in(new, self.table, *min(allowed, key=lambda each: each[0]))
+        self.new, said = batches_in(new, self.table, *min(allowed, key=lambda each: each[0]), self.member.memory)
         self.party.ids_new = {batch: table.keys or () for batch, table in self.new.items()}
-        self.notes += unread
+        self.notes += said
         for batch in self.new:
             if self.ended is not None and not any((self.member.memory.path / "sent").glob(f"{batch}.*")):
                 raise self.ended
@@ -253,8 +252,6 @@ class PartySide:
                 self.agreed = question.derived
             if last:
                 assert isinstance(question, q.ResultGiven)  # as `Ask.expects` says
-                if self.fit.protect == "blind" and not question.batch:
-                    self._before.append(question)
                 return question
             given = self._answers(ask, question)
 
@@ -276,7 +273,7 @@ class PartySide:
         try:
             told = q.decode(path.read_bytes())
         except DKPCAError as error:
-            raise ProtectionError(f"the center's {ask.step} cannot be read: {error}") from error
+            self.member.refuse(ask.step, "question", f"the center's {ask.step} cannot be read: {error}")
         if not ask.expects(told) or (isinstance(told, q.ResultGiven) and not self._fits(told)):
             self.member.refuse(ask.step, "question")
         ask.questions = dict.fromkeys(self.names, told)
@@ -288,57 +285,64 @@ class PartySide:
         n_slopes = self._covariates("", self.party.order).shape[1] if owns else 0
         if slopes is not None and slopes.shape != (n_slopes, scores.shape[1]):
             return False
-        if self.fit.protect == "sums" and not told.batch:  # the width may follow from the sums
-            agreed: Any = protocols.joint_kernel(self.names, self.fit)[0]
-            given: Any = told.scores.kernel
-            width = {"gamma": agreed.gamma} if hasattr(agreed, "gamma") else {}
-            if type(given) is not type(agreed) or replace(given, **width) != agreed:
-                return False
-            if width and not self._is_width(given.gamma):
-                return False
+        if self.fit.protect == "sums" and not told.batch and not self._is_joint(told.scores.kernel):
+            return False
         numbers = [told.weight, *(each.decode() for each in (scores, slopes) if each is not None)]
         with np.errstate(over="ignore"):
             small = all(np.isfinite(np.sum(np.square(each))) for each in numbers)
-        same = scores.shape[0] == self._n_told(told.batch) and told.scores.n_parties == len(self.names)
+        same = scores.shape[0] == len(self._rows(told.batch)) and told.scores.n_parties == len(self.names)
         return small and same
 
-    def _is_width(self, gamma: float) -> bool:
-        """Whether the width of a joint kernel is within the plan's bounds, or what follows without any data."""
-        kernel, derived = protocols.joint_kernel(self.names, self.fit)
-        known = protocols.known_widths(self.names, self.fit, self.terms, self.agreed) if derived else None
-        if derived and known is None:
-            return self.plan.gamma[0] <= gamma <= self.plan.gamma[1]
-        return gamma == (known[self.names[0]] if known else kernel.gamma)  # type: ignore[attr-defined]
+    def _is_joint(self, kernel: Kernel | None) -> bool:
+        """Whether this is the plan's kernel of the joined table, whose width may follow from the sums."""
+        agreed: Any
+        agreed, derived = protocols.joint_kernel(self.names, self.fit)
+        if derived:
+            known = protocols.known_widths(self.names, self.fit, self.terms, self.agreed)
+            width = getattr(kernel, "gamma", None) if known is None else known[self.names[0]]
+            if known is None and not self._is_within(width):
+                return False
+            agreed = replace(agreed, gamma=width)
+        return bool(kernel == agreed)
+
+    def _is_within(self, width: Any) -> bool:
+        """Whether a width that follows from the data is within the plan's bounds."""
+        return isinstance(width, float) and self.plan.gamma[0] <= width <= self.plan.gamma[1]
 
     def _most_told(self, batch: str, _: str, step: str) -> int:
         """Bytes that the center may tell at a step, as the plan and the samples say."""
-        n = len(self.new[batch].X if batch else self.table.X)
         if step == "matched":  # about own samples only
-            return 2**16 + 64 * n
+            return 2**16 + 64 * len(self._table(batch).X)
         if step != "result":  # some numbers of each party
             return q.HEADER + TOLD_OF_A_PARTY * len(self.names)
-        n = self._n_told(batch)
+        n = len(self._rows(batch))
         wanted = self.fit.n_components or 0  # below 1 a share of the variance
         components = int(wanted) if wanted >= 1 else n
         return q.HEADER + 8 * n * 2 * components  # scores, slopes of covariates
 
-    def _n_told(self, batch: str) -> int:
-        """Samples of a result: those of this party that take part."""
-        return len(self.party.order.get(batch, range(len(self.new[batch].X if batch else self.table.X))))
+    def _table(self, batch: str) -> OwnTable:
+        """Table of the fit, or of a batch of new samples."""
+        return self.new[batch] if batch else self.table
+
+    def _rows(self, batch: str) -> Sequence[int]:
+        """Rows of a table that take part, in the order of the result."""
+        return self.party.order.get(batch, range(len(self._table(batch).X)))
 
     def _in_all(self, batch: str) -> tuple[int, int]:
         """Own samples that all parties have, and all own samples; in a batch, those that take part."""
-        union, n_own = None if batch else self.party.union.get(""), len((self.new[batch] if batch else self.table).X)
-        return self._n_told(batch) if union is None else len(union.shared), n_own
+        union = None if batch else self.party.union.get("")
+        return len(self._rows(batch) if union is None else union.shared), len(self._table(batch).X)
+
+    def _fewest(self, batch: str) -> tuple[int, str]:
+        """Samples that have to be there at least, and the file that says so."""
+        of_plan = self.plan.batch_samples if batch else self.plan.samples
+        return max((of_plan, "the plan"), (self.limits.samples, "limits.toml"))
 
     def _answers(self, ask: Ask, question: q.Question) -> dict[str, Any]:
         """Answer a step; return the answers of others that this party may read, and its own shape."""
         if question.answer is Told:
             with self._refusing(ask.step, question):
                 self.party.answer(question)
-            batch = question.batch if isinstance(question, q.MatchedGiven) else ""
-            if batch:
-                self._check_samples(ask.step, batch)
             return {}
         self._answer(ask, question)
         if ask.readers == CENTER:
@@ -348,17 +352,17 @@ class PartySide:
     def _answer(self, ask: Ask, question: q.Question) -> None:
         """Write the answer, unless an earlier command has; a question that cannot be answered ends the study."""
         name, digest = file_of(ask.step), q.digest(question)
-        if self.member.sent(name, digest) is not None:
-            self.member.publish(name, digest)
+        if self.member.publish(name, digest):
             kept = self.member.memory.kept(f"own.{name}")
             if isinstance(question, q.HopWanted) and kept is not None:
                 self.party.raised[question.batch, OWN_LIST] = cast("RaisedIds", wire.decode(kept))
-            self._before += [question] if isinstance(question, REBUILDS) else []
+            if isinstance(question, q.SummaryWanted | q.SumsWanted) and self.member.memory.kept(STATE) is None:
+                self._made(ask.step, question)  # sent by dkpca 0.2, which kept none
             return
         if self.ended is not None:
             raise self.ended
-        if isinstance(question, q.ShapeWanted) and not question.batch:  # before any number about the samples
-            self._check_samples(ask.step)
+        if isinstance(question, q.ShapeWanted):  # before any number about the samples
+            self._check_samples(ask.step, question.batch)
         if isinstance(question, q.GoWanted):
             self._check_derived(ask.step, question.derived)
         made = self._made(ask.step, question)
@@ -375,12 +379,21 @@ class PartySide:
         self.member.send(name, parts, question=digest)
 
     def _made(self, step: str, question: q.Question) -> Any:
+        memory = self.member.memory
         with self._refusing(step, question):
-            for earlier in self._before:  # makes again what it left for later steps
-                if not isinstance(earlier, q.SumsWanted) or earlier.part == 1:
-                    self.party.answer(earlier)
-            self._before = []
-            return self.party.answer(question)
+            if self.party.state is None and (kept := memory.path / STATE).exists():
+                self.party.state, summary = read_state(kept), memory.kept(SUMMARY)
+                self.party.sent = None if summary is None else cast("Summary", wire.decode(summary))
+            if self.told is not None:
+                self.party.answer(self.told)
+                self.told = None
+            before, part = self.party.state, getattr(question, "part", 1)
+            made, state = self.party.answer(question), self.party.state
+            if state is not None and state is not before and part == 1:  # kept before anything of it leaves
+                if self.party.sent is not None:
+                    memory.replace(SUMMARY, wire.encode(self.party.sent))
+                memory.replace(STATE, encode_state(state))
+            return made
 
     @contextmanager
     def _refusing(self, step: str, question: q.Question) -> Iterator[None]:
@@ -410,12 +423,11 @@ class PartySide:
                 self.party.received[question.batch, name] = message  # type: ignore[attr-defined]
         return found | ({self.member.name: self._made(ask.step, question)} if ask.readers == "all" else {})
 
-    def _check_samples(self, step: str, batch: str = "") -> None:
+    def _check_samples(self, step: str, batch: str) -> None:
         """Refuse to go on with too few common samples."""
-        of_plan = self.plan.batch_samples if batch else self.plan.samples
-        fewest, file = max((of_plan, "the plan"), (self.limits.samples, "limits.toml"))
-        n_common, n_own = self._in_all(batch)
+        (fewest, file), (n_common, n_own) = self._fewest(batch), self._in_all(batch)
         if n_common < fewest:
+            of_plan = self.plan.batch_samples if batch else self.plan.samples
             why = f"; {WHY_FEW}" * (2 * n_common < n_own)
             here = f"{n_common:,} of the {n_own:,} here, where {file} asks for at least {fewest:,}"
             self.member.refuse(step, "samples" if n_common < of_plan else "few", here + why)
@@ -423,14 +435,14 @@ class PartySide:
     def _check_derived(self, step: str, derived: q.Derived) -> None:
         """Refuse derived values that do not follow from the plan and the samples, or exceed this party's limits."""
         union, blind = self.party.union.get(""), self.fit.protect == "blind"
-        n = self._n_told("") if union is None else union.n_samples
+        n = len(self._rows("")) if union is None else union.n_samples
         samples = self.party.rotation(n).hidden_digest if blind else self.party.common_digest(n)
         if (derived.n_samples, derived.samples, dict(derived.columns)) != (n, samples, dict(self.terms.columns)):
             self.member.refuse(step, "question")
         expected = self._kernels(derived)
         if expected != dict(derived.kernels):
             self.member.refuse(step, "question" if expected else "gamma")
-        exceeded = reviews.at_go(self.case, derived, self.party.order.get("", range(len(self.table.X))))
+        exceeded = reviews.at_go(self.case, derived, self._rows(""))
         if exceeded:
             told = ", ".join(each.reason() for each in exceeded)
             self.member.refuse(step, "limits", f"on the samples that all have, not all of this table: {told}")
@@ -446,8 +458,7 @@ class PartySide:
         if widths is None:
             of = protocols.open_widths(self.names, self.fit)
             widths = {name: getattr(derived.kernels.get(name), "gamma", None) for name in of}
-            low, high = self.plan.gamma
-            if not all(isinstance(width, float) and low <= width <= high for width in widths.values()):
+            if not all(map(self._is_within, widths.values())):
                 return None
             alike = {(protocols.unscaled(self.fit, name), width) for name, width in widths.items()}
             if len(alike) > len({kernel for kernel, _ in alike}):
@@ -456,8 +467,7 @@ class PartySide:
 
     def _begin(self, batch: str, told: q.ResultGiven) -> None:
         """Refuse a batch that is too small, or that has a sample which was answered before; fix what it has."""
-        table = self.new[batch]
-        fewest, file = max((self.plan.batch_samples, "the plan"), (self.limits.samples, "limits.toml"))
+        table, (fewest, file) = self.new[batch], self._fewest(batch)
         if len(table.X) < fewest:
             raise InputError(f"{batch} has {len(table.X)} samples; {file} asks for at least {fewest}")
         before = [self.table, *(self.new[name] for name in list(self.new)[: list(self.new).index(batch)])]
@@ -468,12 +478,14 @@ class PartySide:
             both = "were in another study, open or with other parties, columns or numbers; the two tell one's part"
             raise InputError(f"{batch}: some of its samples {both}")
         earlier.place(self.member.memory, table)
-        # The masks are bound to all that the numbers follow from; a file that changes later is refused.
+        # The masks are bound to all that the numbers follow from; a file that changes later changes nothing.
         about = canonical([q.digest(told), table.X.shape, list(table.keys or ()), list(table.covariates)])
         numbers = [np.asarray(each).tobytes() for each in (table.X, *table.covariates.values())]
         content = sha256(about + b"".join(numbers))
         self.member.memory.keep_once(f"{batch}.sha256", content.encode(), f"the table of {batch}")
         self.party.contents[batch] = content
+        if not own_table.frozen_at(self.member.memory, batch):
+            own_table.freeze(self.member.memory, table, batch)
 
     def _write(self, folder: Path, scores: Scores, batch: str) -> None:
         """Keep a result under this party's own ids; that of a blind fit is turned back, new samples never were."""
@@ -482,9 +494,8 @@ class PartySide:
             values = self.party.rotation(len(values)).turn_back(values)
             values = values * signs_of(values)  # as the parties' shares of new samples have them
         told = ("captured_share_at_least", "optimality_at_least", "meaning", "n_parties")
-        table = self.new[batch] if batch else self.table
-        order = self.party.order.get(batch, range(len(table.X)))
-        samples = None if table.ids is None else [table.ids[row] for row in order]  # in the result's order
+        ids = self._table(batch).ids
+        samples = None if ids is None else [ids[row] for row in self._rows(batch)]
         write_result(folder, samples, values, {name: getattr(scores, name) for name in told})
 
 
@@ -494,20 +505,24 @@ def _samples_in(table: OwnTable) -> set[Any]:
 
 
 def batches_in(
-    folder: Path, table: OwnTable, most: int, file: str = "the plan"
+    folder: Path, table: OwnTable, most: int, file: str = "the plan", memory: StudyMemory | None = None
 ) -> tuple[dict[str, OwnTable], list[str]]:
-    """Tables of new samples by their batch: 1.csv, 2.csv and so on, without a gap; and a note on the other files."""
-    found: dict[str, OwnTable] = {}
-    others = sorted(folder.glob("[!.]*"))
+    """Tables of new samples by their batch: 1.csv, 2.csv and so on, without a gap, each read once; and notes."""
+    found, notes, others = dict[str, OwnTable](), list[str](), sorted(folder.glob("[!.]*"))
     for number in range(1, most + 1):
-        files = [path for path in others if path.name.startswith(f"{number}.")]
-        if not files:
+        batch, files = f"batch-{number}", [path for path in others if path.name.startswith(f"{number}.")]
+        if memory is not None and (since := own_table.frozen_at(memory, batch)):
+            found[batch] = own_table.frozen(memory, batch)
+            later = [path for path in files if path.stat().st_mtime_ns > since]
+            notes += [f"{path} changed since its first message left; the study uses what it was" for path in later]
+        elif not files:
             break
-        if len(files) > 1:
+        elif len(files) > 1:
             raise InputError(f"{folder}: {files[0].name} and {files[1].name} are both batch {number}; keep one")
-        others.remove(files[0])
-        found[f"batch-{number}"] = table.new_rows(files[0])
+        else:
+            found[batch] = table.new_rows(files[0])
+        others = [path for path in others if path not in files]
     number, allowed = len(found) + 1, f"batches = {most} in {file}"
     then = f"name the next batch {number}.csv, or {number} with the suffix of another format ({allowed})"
     said = f"not read: {some((path.name for path in others), written=str)}; {then if number <= most else allowed}"
-    return found, [f"{folder}: {said}"] * bool(others)
+    return found, notes + [f"{folder}: {said}"] * bool(others)

@@ -8,6 +8,7 @@ and the digest of the ciphertext are verified.
 """
 
 import hashlib
+import io
 import json
 import os
 import re
@@ -31,6 +32,7 @@ MOST_HEADER = 2**20  # of 200 parts for one reader each: a tenth of it
 PIECE = 2**20
 TAG = 16
 HEX = re.compile(r"[0-9a-f]{64}")
+ALL = "all"  # the part for everybody
 ANYBODY: tuple[str, ...] = ()
 WORDS = ("kind", "agreement", "step", "writer", "question")  # of a header, beside its parts
 
@@ -84,19 +86,19 @@ class Header:
 def write(file: BinaryIO, about: Header, parts: Sequence[Part], me: Secrets, sealing: Mapping[str, str]) -> None:
     """Write a signed file with these parts to a file that can seek; `about` says everything else."""
     keys, places = {part.name: secrets.token_bytes(32) for part in parts}, dict[str, Sealed]()
+    header = replace(about, parts=places)  # as these become known
     for part in parts:
         length = sum(memoryview(piece).nbytes for piece in part.content)
         length += TAG * max(1, -(-length // PIECE)) if part.readers else 0  # an encrypted part has a piece at least
         holders = sorted({*part.readers, about.writer}) if part.readers else []
         places[part.name] = Sealed(part.readers, length, "0" * 64, dict.fromkeys(holders, "00" * 80))
-    file.seek(PREFIX + len(_encoded(about, places)) + SIGNATURE_BYTES)  # digests and keys have fixed lengths
+    file.seek(PREFIX + len(_encoded(header)) + SIGNATURE_BYTES)  # digests and keys have fixed lengths
     for part in parts:
         places[part.name] = replace(places[part.name], sha256=_write_part(file, part, keys[part.name]))
     for name, place in places.items():
-        info = _info(about, places, name)
-        wrapped = {holder: seal(keys[name], sealing[holder], info).hex() for holder in place.keys}
+        wrapped = {holder: seal(keys[name], sealing[holder], _info(header, name)).hex() for holder in place.keys}
         places[name] = replace(place, keys=wrapped)
-    text = _encoded(about, places)
+    text = _encoded(header)
     file.seek(0)
     file.write(MAGIC + len(text).to_bytes(4, "big") + text + me.sign(SIGNED + text))
     file.seek(0, os.SEEK_END)
@@ -154,13 +156,22 @@ def contents(
     if reader is None or reader[0] not in place.keys:
         raise ProtectionError(f"is sealed to {', '.join(place.readers)} only")
     name, me = reader
-    cipher = ChaCha20Poly1305(me.unseal(bytes.fromhex(place.keys[name]), _info(header, header.parts, part)))
+    cipher = ChaCha20Poly1305(me.unseal(bytes.fromhex(place.keys[name]), _info(header, part)))
     count = -(-place.length // (PIECE + TAG))
     for number in range(count):
         try:
             yield cipher.decrypt(_nonce(number, count), kept.read(PIECE + TAG), None)
         except InvalidTag as error:
             raise ProtectionError(f"cannot be opened: {header.writer!r} sealed it wrongly") from error
+
+
+def for_all(raw: bytes, public: Mapping[str, str], kind: str, writer: str) -> tuple[str, bytes]:
+    """Return the agreement and the content of a small file for everybody, if this member wrote it."""
+    file = io.BytesIO(raw)
+    header = read_header(file, len(raw), public)
+    if (header.kind, header.writer, [*header.parts]) != (kind, writer, [ALL]):
+        raise ProtectionError(f"is not a {kind} of this member")
+    return header.agreement, b"".join(contents(file, header, ALL, None, io.BytesIO()))
 
 
 def canonical(value: Any) -> bytes:
@@ -196,18 +207,18 @@ def _nonce(number: int, count: int) -> bytes:
     return (b"last" if number == count - 1 else b"more") + number.to_bytes(8, "big")
 
 
-def _info(about: Header, parts: Mapping[str, Sealed], part: str) -> bytes:
+def _info(header: Header, part: str) -> bytes:
     """Place to which a key is sealed: the whole header without the sealed keys, and the part."""
-    bare = {name: replace(place, keys={}) for name, place in parts.items()}
-    return bytes.fromhex(sha256(_encoded(about, bare) + b"\0" + part.encode()))
+    bare = replace(header, parts={name: replace(place, keys={}) for name, place in header.parts.items()})
+    return bytes.fromhex(sha256(_encoded(bare) + b"\0" + part.encode()))
 
 
-def _encoded(about: Header, parts: Mapping[str, Sealed]) -> bytes:
+def _encoded(header: Header) -> bytes:
     listed = [
         {"name": name, "readers": list(p.readers), "length": p.length, "sha256": p.sha256, "keys": dict(p.keys)}
-        for name, p in parts.items()
+        for name, p in header.parts.items()
     ]
-    return canonical({**{word: getattr(about, word) for word in WORDS}, "parts": listed})
+    return canonical({**{word: getattr(header, word) for word in WORDS}, "parts": listed})
 
 
 def _decoded(text: bytes, start: int) -> Header:
@@ -220,7 +231,7 @@ def _decoded(text: bytes, start: int) -> Header:
             parts[part["name"]] = place
             start += place.length
         texts = [*(getattr(about, word) for word in WORDS), *parts]
-        whole = bool(parts) and _encoded(about, parts) == text and all(map(_is_whole, parts.values()))
+        whole = bool(parts) and _encoded(about) == text and all(map(_is_whole, parts.values()))
         whole = whole and all(isinstance(each, str) for each in texts) and bool(HEX.fullmatch(about.question))
     except (KeyError, TypeError, AttributeError, ValueError):
         whole = False

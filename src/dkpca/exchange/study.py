@@ -12,7 +12,7 @@ from dkpca.exchange import review as reviews
 from dkpca.exchange.folder import Folder, check_name
 from dkpca.exchange.identity import SHOWN, is_fingerprint, sha256
 from dkpca.exchange.leaving import Case
-from dkpca.exchange.member import Membership, RefusedError, WaitingError
+from dkpca.exchange.member import Membership, OtherQuestionError, RefusedError, WaitingError
 from dkpca.exchange.memory import Memory, write
 from dkpca.exchange.plan import Plan, Study
 from dkpca.exchange.protocols import Terms, check_terms
@@ -24,6 +24,7 @@ from dkpca.store.party_file import read_limits
 from dkpca.wording import counted
 
 LIMITS_FILE = "limits.toml"
+SIGNED_LIMITS = f"table/{LIMITS_FILE}"
 
 
 def settings_of(plan: Plan) -> Fit:
@@ -80,8 +81,6 @@ def _review(seat: Membership) -> Review:
         found, shown = Review(study, (), {}, (), ""), ""
     else:
         table, limits = _table_and_limits(seat, study.plan)
-        if signed and seat.memory.kept("table/about.json") is not None:
-            table = own_table.frozen(seat.memory)  # what will be sent, whatever party.toml describes by now
         case = Case.of(study, settings_of(study.plan), seat.name, table, limits, seat.memory.memory)
         found = reviews.review(case, study)
         reviews.kept(found, case).keep(seat.memory)
@@ -128,6 +127,7 @@ def _frozen_digest(seat: Membership, study: Study, about: dict[str, Any]) -> str
         raise InputError("the table or limits.toml changed since the review; review again")
     if earlier.digests(seat.memory.memory, study.plan.id) != about["before"]:
         raise InputError("another study of this table was signed, or got new samples, since the review; review again")
+    seat.memory.replace(SIGNED_LIMITS, (seat.memory.memory.path / LIMITS_FILE).read_bytes())
     digest = own_table.freeze(seat.memory, table)
     earlier.commit(seat.memory)
     return digest
@@ -168,22 +168,26 @@ def _run(member: Membership, notes: list[str], ended: DKPCAError | None) -> Path
     if place != member.study.number:
         notes.append(f"this study has {result} and {new}: another study of {own} took the names before it")
     if member.name != plan.center:
-        table, limits = own_table.frozen(member.memory), read_limits(own / LIMITS_FILE)
+        table, limits = _table_and_limits(member, plan)
         notes += own_table.changed_since(own, member.memory)
         here = PartySide(member, fit, table, limits, notes=notes, ended=ended)
         return here.run(result, new) or member.memory.path
     try:
         notes += at_center(member, fit, result)
-    except (FusionError, InputError) as error:
-        reason = "samples" if isinstance(error, TooFewSamplesError) else "fusion"
-        member.refuse("fusion", reason, str(error))
+    except (FusionError, InputError, OtherQuestionError) as error:
+        reasons = {TooFewSamplesError: "samples", OtherQuestionError: "agree"}
+        member.refuse("fusion", reasons.get(type(error), "fusion"), str(error))
     return result
 
 
 def _table_and_limits(seat: Membership, plan: Plan) -> tuple[own_table.OwnTable, Limits]:
+    """What was signed, whatever party.toml describes by now; limits.toml may only have become tighter since."""
+    own, kept = seat.memory.memory.path, seat.memory.path / SIGNED_LIMITS
+    limits = read_limits(own / LIMITS_FILE)
+    if seat.signed is not None:
+        return own_table.frozen(seat.memory), limits.within(read_limits(kept)) if kept.exists() else limits
     columns_are = settings_of(plan).family_of(seat.name).columns_are
-    table = own_table.load(seat.memory.memory.path, columns_are, plan.covariates.get(seat.name, ()))
-    return table, read_limits(seat.memory.memory.path / LIMITS_FILE)
+    return own_table.load(own, columns_are, plan.covariates.get(seat.name, ())), limits
 
 
 def _digest_of(seat: Membership, table: own_table.OwnTable) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dkpca.messages import TOKEN_BYTES
 
 
-def tokens(sample_ids: Iterable[str], key: bytes) -> list[bytes]:
-    """Keyed hash of each id, in the order given."""
-    return [hmac.digest(key, b"dkpca sample id\0" + each.encode(), "sha256")[:TOKEN_BYTES] for each in sample_ids]
+def tokens(sample_ids: Iterable[str], key: bytes, batch: str = "") -> list[bytes]:
+    """Keyed hash of each id, in the order given; of a batch others than of the fit, so that nothing links the two."""
+    label = f"dkpca sample id{batch and f' of {batch}'}\0".encode()
+    return [hmac.digest(key, label + each.encode(), "sha256")[:TOKEN_BYTES] for each in sample_ids]

@@ -150,7 +150,7 @@ def _seeds(party: Party, question: q.SeedsWanted) -> dict[str, messages.Seed]:
 
 
 def _tokens(party: Party, question: q.TokensWanted) -> messages.SampleTokens:
-    tokens = alignment.tokens(party.own_ids(question.batch), party.group_key)
+    tokens = alignment.tokens(party.own_ids(question.batch), party.group_key, question.batch)
     return messages.SampleTokens(party.name, messages.sorted_tokens(tokens))
 
 
@@ -186,7 +186,7 @@ def _matched(party: Party, question: q.MatchedGiven) -> messages.Told:
         sent, rows_at = member.length, member.rows
     else:
         ids = party.own_ids(batch)
-        order = sorted(range(len(ids)), key=alignment.tokens(ids, party.group_key).__getitem__)
+        order = sorted(range(len(ids)), key=alignment.tokens(ids, party.group_key, batch).__getitem__)
         sent, rows_at = len(order), lambda positions: [order[position] for position in positions]
     if sent != length:
         raise ProtectionError(f"party {name!r} sent {sent:,} entries, and {length:,} arrived: a list was changed")

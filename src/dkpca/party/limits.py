@@ -6,7 +6,7 @@ The party decides, whatever the center asks. A study beyond its limits is red, a
 import inspect
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from dkpca.errors import PolicyError
@@ -93,6 +93,18 @@ class Limits:
         meanings = {name: " ".join(told.get(name, name).split()) for name in vars(self)}  # none under python -OO
         lines = ((meanings[name], name, json.dumps(value)) for name, value in vars(self).items())
         return "".join(f"# {meaning}\n{name} = {value}\n" for meaning, name, value in lines)
+
+    def within(self, signed: "Limits") -> "Limits":
+        """Return the tighter of each limit and the one that was signed."""
+
+        def tighter(name: str, now: Any, then: Any) -> Any:
+            if isinstance(now, tuple):
+                return now + then if name == "public" else tuple(each for each in now if each in then)
+            fineness = PRECISIONS.index if name == "precision" else None
+            return (max if name in ("samples", "known_rows") else min)(now, then, key=fineness)
+
+        found = {name: tighter(name, now, getattr(signed, name)) for name, now in vars(self).items()}
+        return replace(self, **found | {"protect": found["protect"] or self.protect})  # none of those signed
 
     def check_samples(self, n_samples: int) -> None:
         """Refuse to say anything about too few rows."""
