@@ -22,6 +22,7 @@ from dkpca.exchange.plan import Study
 from dkpca.store import ledger, storage
 
 LEFT, ABOUT = "left.npz", "left.json"  # what a signed study lets out, for the union with later ones
+STUDY = re.compile("[0-9a-f]{32}")  # its id; files of other programs have other names
 # Files about keys, ids, sizes and consent only.
 BEFORE_NUMBERS = re.compile(r"(\d+\.)?(seeds|tokens|ring-\d+|matched|shape|samples|go|refusal)|(plan|member|sign).*")
 
@@ -62,8 +63,9 @@ class Memory:
 
     def studies(self) -> list["StudyMemory"]:
         """What belongs to each study that this folder has taken part in."""
-        found = (self.path / "studies").glob(32 * "[0-9a-f]")  # no files of other programs
-        return [self.study(each.name) for each in sorted(found) if each.is_dir()]
+        folder = self.path / "studies"
+        found = sorted(folder.iterdir()) if folder.is_dir() else []
+        return [self.study(each.name) for each in found if STUDY.fullmatch(each.name) and each.is_dir()]
 
     def ledger(self) -> list[dict[str, Any]]:
         """Everything that ever left this table, oldest first; raises if a line was altered or removed."""
