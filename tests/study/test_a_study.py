@@ -246,6 +246,15 @@ def test_batches_of_new_samples_are_placed(mode, tmp_path):
 
 
 @pytest.mark.longer
+def test_bounds_of_gamma_are_for_one_that_follows_from_the_data(tmp_path):
+    """Masked sums with one over the number of columns ended in a refusal, when all had been sent."""
+    fit = {"gamma": None, "kernel": "rbf", "protect": "sums", "n_components": 2}
+    consortium = Consortium(tmp_path, tables(30), fit, samples=10, gamma=(0.5, 1.0))
+    consortium.join(**ANYTHING).sign().finish()
+    assert json.loads((tmp_path / "center/result/settings.json").read_text())["kernel"]["airline"]["gamma"] == 1 / 15
+
+
+@pytest.mark.longer
 def test_whoever_is_not_to_get_the_result_does_not(tmp_path):
     consortium = (
         Consortium(tmp_path, tables(), MODES["open"], align="position", samples=10, result_to=("center", "airline"))

@@ -336,8 +336,8 @@ def _by_sums(names: Sequence[str], settings: Fit, terms: Terms, shape: Sizes) ->
         final = known
         if derived:
             told = known_widths(names, settings, terms, shape)
-            width = joint.width_of(known, joined()) if told is None else told[names[0]]
-            final = replace(known, gamma=_checked(width, terms))  # type: ignore  # a kernel with a width
+            width = _checked(joint.width_of(known, joined()), terms) if told is None else told[names[0]]
+            final = replace(known, gamma=width)  # type: ignore  # a kernel with a width
         summary = joint.summary_of(final, joined())
         return fused_by(settings, [summary], law=None, weights=None, covariates=covariates(), **terms.fusing)
 
