@@ -23,9 +23,9 @@ def commands():
 def write_tables(folder):
     random = np.random.default_rng(0)
     for name in MEMBERS[:3]:
-        rows = random.permutation(120)[:110]
-        X = random.normal(size=(120, 20))[rows]
-        lines = [f"flight,{','.join(f'c{column}' for column in range(20))}"]
+        rows = random.permutation(180)[:165]
+        X = random.normal(size=(180, 45))[rows]
+        lines = [f"flight,{','.join(f'c{column}' for column in range(45))}"]
         lines += [f"f{row},{','.join(map(repr, values))}" for row, values in zip(rows, X.tolist(), strict=True)]
         (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
 
@@ -59,7 +59,7 @@ def test_every_command_of_the_page_runs_as_written(tmp_path):
         assert process.returncode == 0, (line, told, said)
     lines = {name: (tmp_path / f"{name}/result/embedding.csv").read_text().splitlines() for name in MEMBERS[:3]}
     assert len(set(map(frozenset, lines.values()))) == 1  # the same scores of the flights that all have
-    assert 80 <= len(lines["airline"]) - 1 < 110
+    assert 120 <= len(lines["airline"]) - 1 < 165
     assert json.loads((tmp_path / "center/result/certificate.json").read_text())
 
 

@@ -79,7 +79,9 @@ def test_a_text_column_is_listed_by_its_own_name_or_that_of_one_value(tmp_path):
         assert case.free == of
 
 
-def test_a_green_review_names_the_columns_that_are_not_so_on_half_of_the_samples_and_a_refusal_names_them(tmp_path):
+def test_a_green_review_names_columns_that_come_near_the_limit_on_half_of_the_samples_and_a_refusal_names_them(
+    tmp_path,
+):
     """Which of two equal components comes first changes from sample to sample; so does what it tells."""
     consortium = Consortium(tmp_path, tables(lacking=30), BLIND | {"n_components": 1}, samples=30).join()
     (found,) = [each for each in reviewed(consortium).findings if each.limit == "recovery"]
@@ -90,8 +92,8 @@ def test_a_green_review_names_the_columns_that_are_not_so_on_half_of_the_samples
     green = consortium.at("lab", study.review)
     assert green.green
     assert green.elsewhere
-    assert all(value > allowed for value in green.elsewhere.values())
-    (said,) = [line for line in green.words() if line.startswith("On a random half of your samples also: ")]
+    assert all(value > 0.8 * allowed for value in green.elsewhere.values())
+    (said,) = [line for line in green.words() if line.startswith("On random halves of your samples, these come near")]
     assert all(name in said for name in green.elsewhere)
     consortium.sign()
     with pytest.raises(RefusedError, match=r"'go'.*recovery 0\.\d+ \('lab\d'"):

@@ -55,6 +55,7 @@ SUMMED_OTHERWISE = (
     "masked sums of the same samples with other parties, columns or numbers, or beside a study in the open"
 )
 SHOWN_COLUMNS = 8  # or more, if more are above the limit
+NEAR = 0.8  # of a limit
 HALVES = 4  # of the samples that a green plan is measured on once more
 LITTLE = 0.2  # of the variance
 COUNTED = (INDEPENDENT, ALIKE)
@@ -172,8 +173,8 @@ class Review:
             yield f"  {counted(len(more), 'more column')}: at most {more[0][1]:.2f}"
         if self.elsewhere:
             found = ", ".join(f"{name} {value:.2f}" for name, value in self.elsewhere.items())
-            yield f"On a random half of your samples also: {found}. If it is so on those that all parties have,"
-            yield f"'run' refuses before any data leave. To be safe, {DECIDE}."
+            yield f"On random halves of your samples, these come near your limit or exceed it: {found}. If one"
+            yield f"exceeds it on the samples that all parties have, 'run' refuses before any data leave: {DECIDE}."
 
     def _to_consider(self) -> list[str]:
         """What a member should know of the plan beyond its limits."""
@@ -231,19 +232,20 @@ def _largest(case: Case, columns: Mapping[str, float]) -> float:
 
 
 def _on_halves(case: Case) -> dict[str, float]:
-    """Columns that exceed the limit on a random half of the samples: at 'go' the samples are others, too."""
+    """Columns that come near the limit on a random half of the samples: at 'go' the samples are others, too."""
     T, found, random = len(case.table.X), dict[str, float](), np.random.default_rng(0)
     size = min(T, max((T + 1) // 2, case.plan.samples))
     for _ in range(HALVES):
         half = np.sort(random.permutation(T)[:size]).tolist()
         columns, _ = _worst(replace(case, table=case.table.of_rows(half), made={}))
         found |= {name: max(value, found.get(name, 0.0)) for name, value in columns.items()}
-    return _above(case, found)
+    return _above(case, found, NEAR)
 
 
-def _above(case: Case, columns: Mapping[str, float]) -> dict[str, float]:
-    """Columns that exceed the limit, of those that may not be recovered."""
-    return {name: value for name, value in columns.items() if value > case.limits.recovery and name not in case.free}
+def _above(case: Case, columns: Mapping[str, float], share: float = 1.0) -> dict[str, float]:
+    """Columns that exceed this share of the limit, of those that may not be recovered."""
+    most = share * case.limits.recovery
+    return {name: value for name, value in columns.items() if value > most and name not in case.free}
 
 
 def kept(found: Review, case: Case) -> Earlier:
