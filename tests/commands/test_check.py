@@ -240,7 +240,7 @@ def test_all_ids_that_occur_more_than_once_are_listed(tmp_path):
 def test_check_shows_how_ids_are_written_as_join_does(tmp_path):
     ids = [f"P{i:03d}" for i in range(20)] + ["p7", "12"]
     (tmp_path / "t.csv").write_text("id,x\n" + "".join(f"{each},{row}.5\n" for row, each in enumerate(ids)))
-    said = "note: sample ids: column 'id', matched as 'A999' (20), 'a9' (1), '99' (1); compare with the other parties"
+    said = "note: sample ids: column 'id', matched as 'A999' (20), 'a9' (1), '99' (1); compare this and"
     assert said in Office(tmp_path).ok("check", "t.csv").out
 
 

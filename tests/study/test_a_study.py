@@ -325,7 +325,7 @@ def test_a_table_with_other_columns_than_the_party_joined_with_is_measured_and_n
         file.write('exclude = ["airline0"]\n')
     found = consortium.at("airline", study.review)
     assert [finding.limit for finding in found.findings if not finding.ok] == ["columns"]
-    assert "RED   columns: 4 (member.toml: 5)" in found.words()
+    assert "RED   columns: 4 (must be 5, with which you joined)" in found.words()
     assert set(found.columns) == {f"airline{column}" for column in range(1, 5)}
     assert found.nearest.startswith("the same plan, once center has written it as the next plan")
     with pytest.raises(InputError, match="the last review was red"):
@@ -402,7 +402,7 @@ def test_join_shows_an_id_without_the_names_of_the_ways_it_was_made_alike(tmp_pa
     consortium = Consortium(tmp_path, tables(), MODES["open"])
     (tmp_path / "own.toml").write_text('table = "airline.csv"\nid = "id"\nid_normalize = ["strip", "case"]\n')
     told = consortium.at("airline", study.join, tmp_path / "own.toml", None, "airline")
-    assert "note: sample ids: column 'id', matched as 'a99' (50), 'a9' (10) after strip+case; compare with" in told
+    assert "note: sample ids: column 'id', matched as 'a99' (50), 'a9' (10) after strip+case; compare this" in told
 
 
 @pytest.mark.longer
@@ -573,7 +573,7 @@ def test_join_shows_an_id_with_the_spaces_around_it(tmp_path):
     table = tmp_path / "airline.csv"
     table.write_text(re.sub("^s", " s", table.read_text(), flags=re.MULTILINE))
     told = consortium.at("airline", study.join, table, "id", "airline")
-    assert "matched as ' a99' (50), ' a9' (10); compare with the other parties" in told
+    assert "matched as ' a99' (50), ' a9' (10); compare this and id_normalize with the other parties" in told
 
 
 def test_join_says_which_columns_were_left_out_or_expanded(tmp_path):
@@ -582,7 +582,8 @@ def test_join_says_which_columns_were_left_out_or_expanded(tmp_path):
     (tmp_path / "airline.csv").write_text("\n".join(["id,delay,side,constant,day", *rows]) + "\n")
     told = consortium.at("airline", study.join, tmp_path / "airline.csv", None, "airline")
     assert told.splitlines()[:3] == [
-        "note: sample ids: column 'id', matched as 'a99' (30), 'a9' (10); compare with the other parties",
+        "note: sample ids: column 'id', matched as 'a99' (30), 'a9' (10); "
+        "compare this and id_normalize with the other parties",
         "note: left out: 'constant', 'day' (exclude in party.toml)",
         "note: expanded text column 'side' into 2 columns of 0 and 1",
     ]

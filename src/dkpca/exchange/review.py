@@ -94,6 +94,7 @@ class Review:
     nearest: str  # the nearest plan that is green; empty if this one is, or none is known
     case: Case | None = None  # of a party; the center has none
     at_worst: float | None = None  # R squared where the others' columns hide nothing; None: they are not to hide any
+    relies: bool = False  # whether that is above the limit in a column that may not be recovered
     to_close: bool = False  # whether an earlier study counts that would not, were it closed
     dominant: str = ""  # the column with nearly all of the distances between samples, in words
     elsewhere: Mapping[str, float] = field(default_factory=dict)  # R squared of more columns on half of the samples
@@ -143,8 +144,13 @@ class Review:
             if plan.fit.get("n_components") == 1:
                 none_near = none_near.replace(" ask for fewer components,", "")
             lines.append(f"Nearest plan within your limits: {self.nearest}." if self.nearest else none_near)
-        only_if = ", if that assumption holds" * ((self.at_worst or 0.0) > self._allowed)
-        verdict = f"GREEN{only_if}" if self.green else "RED"
+        free = len(self.case.free) if self.case else 0
+        given = f", with {counted(free, 'column')} that may become known" * bool(free)
+        only_if = ", if that assumption holds" * self.relies
+        unsure = f", but {counted(len(self.elsewhere), 'column')} may exceed your limit in the study" * bool(
+            self.elsewhere
+        )
+        verdict = f"GREEN{given}{only_if}{unsure}" if self.green else "RED"
         then = "you have signed" if self.signed else "you may sign" if self.green else "'sign' refuses this plan"
         least = min((each.share for each in self.leaving), default=1.0)
         worth = f"the summary has only {in_percent(least)} of the variance of your kernel matrix"
@@ -212,18 +218,20 @@ def review(case: Case, study: Study) -> Review:
         nearest = here = "" if to_close else _nearest(case)
     joined, now = study.members[case.name].columns, case.columns[case.name]
     if now != joined:
-        findings += (Finding("columns", joined, now, ok=False, file="member.toml"),)
+        findings += (Finding("columns", f"{joined}, with which you joined", now, ok=False, file=""),)
         nearest = here and f"{here}, once {study.plan.center} has written it as the next plan and you have joined it"
     hidden = case.plan.protect != "none"
     # A member whose table is copies of any v gets a component near (K_own + K_others) v: known rows aim v at a
     # column. Where the others hide nothing, no aim tells more than K_own itself, measured as if it were sent.
     exposed = replace(case, limits=replace(case.limits, public=case.plan.parties))
-    at_worst = _largest(exposed, _worst(exposed, COPIES)[0]) if hidden else None
-    elsewhere = {} if beyond or case.limits.recovery >= 1.0 else _on_halves(case)
+    exposes = _worst(exposed, COPIES)[0] if hidden else {}
+    at_worst = max(exposes.values(), default=0.0) if hidden else None
+    elsewhere = {} if beyond - {"recovery"} or case.limits.recovery >= 1.0 else _on_halves(case, worst)
+    relies = bool(_above(case, exposes))
     columns = worst | dict.fromkeys(case.in_the_clear, 1.0)
     found = None if case.fit.standardize else protocols.unscaled(case.fit, case.name).dominant_column(case.table.X)
     dominant = "" if found is None else f"{case.table.columns[found[0]]!r} makes up {in_percent(found[1])}"
-    return Review(study, leaving, columns, findings, nearest, case, at_worst, to_close, dominant, elsewhere)
+    return Review(study, leaving, columns, findings, nearest, case, at_worst, relies, to_close, dominant, elsewhere)
 
 
 def _largest(case: Case, columns: Mapping[str, float]) -> float:
@@ -231,7 +239,7 @@ def _largest(case: Case, columns: Mapping[str, float]) -> float:
     return max((value for name, value in columns.items() if name not in case.free), default=0.0)
 
 
-def _on_halves(case: Case) -> dict[str, float]:
+def _on_halves(case: Case, known: Mapping[str, float]) -> dict[str, float]:
     """Columns that come near the limit on a random half of the samples: at 'go' the samples are others, too."""
     T, found, random = len(case.table.X), dict[str, float](), np.random.default_rng(0)
     size = min(T, max((T + 1) // 2, case.plan.samples))
@@ -239,7 +247,7 @@ def _on_halves(case: Case) -> dict[str, float]:
         half = np.sort(random.permutation(T)[:size]).tolist()
         columns, _ = _worst(replace(case, table=case.table.of_rows(half), made={}))
         found |= {name: max(value, found.get(name, 0.0)) for name, value in columns.items()}
-    return _above(case, found, NEAR)
+    return {name: value for name, value in _above(case, found, NEAR).items() if name not in _above(case, known)}
 
 
 def _above(case: Case, columns: Mapping[str, float], share: float = 1.0) -> dict[str, float]:
@@ -291,8 +299,18 @@ def _worst(case: Case, *others: str) -> tuple[dict[str, float], tuple[Leaving, .
             if told_by_two or full or any(each.what.startswith(UNMEASURED) for each in now):  # and no row is needed
                 here = dict.fromkeys(table.columns, 1.0)
             elif seen:
-                told = attack(seen, table.X[case.rows]).columns
-                here = dict(zip(table.columns, told, strict=True))
+                X = table.X[case.rows]
+                here = dict(zip(table.columns, attack(seen, X).columns, strict=True))
+                # What a column that may be recovered tells of another one counts at the other.
+                free = [
+                    j for j, name in enumerate(table.columns) if name in case.free and here[name] > recovery.RECOVERED
+                ]
+                if free:
+                    told = attack([plain(X[:, [j]], table) for j in free], X).columns
+                    others = {
+                        name: value for name, value in zip(table.columns, told, strict=True) if name not in case.free
+                    }
+                    here |= {name: max(here[name], value) for name, value in others.items()}
         except (DKPCAError, ValueError, np.linalg.LinAlgError) as error:  # as of numbers that overflow under a width
             now = (Leaving(f"{UNMEASURED}: {error}", case.plan.center, 0, plain(table.X[case.rows], table)),)
             here = dict.fromkeys(table.columns, 1.0)

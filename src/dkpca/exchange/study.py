@@ -61,7 +61,8 @@ def join(folder: Folder, memory: Memory, table: Path, id_column: str | None, nam
             raise
     rows, columns = (counted(count, noun) for count, noun in zip(own.X.shape, ("sample", "column"), strict=True))
     done = f"Joined as {name} with {rows} and {columns}. Your limits are in {limits}; next: 'dkpca study review'."
-    return "\n".join([*(f"note: {note}" for note in own.notes), done])
+    new = f"{memory.path} has no record of earlier studies: if this table was in one, join with the folder used there"
+    return "\n".join([*(f"note: {note}" for note in [*own.notes, *([new] if is_new else [])]), done])
 
 
 def review(folder: Folder, memory: Memory) -> Review:

@@ -44,6 +44,7 @@ FAR_OUT = 10.0  # standard deviations from the mean; if several rows are so far 
 FENCE = 1.5  # Tukey's, of quartile ranges beyond the quartiles: values beyond are far out
 FARTHEST = 50  # one sample in so many is far out
 LEFT = 20  # rows that an attacker of few does not know
+WHOLE = 0.99  # of a column
 SEPARATED = 10  # samples for each direction, by which these are told apart
 CROWDED = 0.9  # directions for each sample: among more, a column lies by chance
 STEPS = 20  # of projection pursuit
@@ -176,14 +177,25 @@ def by_content(seen: Seen, truth: Truth) -> Matrix:
     has = np.mean(truth.values > 0, axis=0)
     often = (np.arange(len(has)) < truth.n_columns) | ((has >= RARE) & (has <= 1.0 - RARE))
     V, n, told = truth.values * often, len(truth.values), np.zeros(truth.n_columns)
+    lengths = (V**2).sum(axis=0)
     for part in (seen.factor, seen.coordinates[:, : min(seen.n_features, MOST_COORDINATES)]):
-        D = in_equal_lengths(part)
-        if are_crowded(D.shape[1], n):  # the leading ones count, unless more rows tell all apart
-            if part is seen.factor and SEPARATED * D.shape[1] <= seen.n_samples:
-                return np.asarray(np.ptp(truth.table, axis=0) > 0)
-            D = in_equal_lengths(part[:, : n // 4])
-        rest = ((V - D @ (D.T @ V)) ** 2).sum(axis=0) * (n - 1) / (n - 1 - D.shape[1])
-        told = np.maximum(told, truth.explained(rest, (V**2).sum(axis=0)))
+        D, windows = in_equal_lengths(part), [part]
+        if are_crowded(
+            D.shape[1], n
+        ):  # a column lies by chance in so many, and is looked for in some after each other
+            last = part.shape[1] - n // 4
+            windows = [part[:, start : start + n // 4] for start in {*range(0, last, max(1, n // 8)), last}]
+            width = max(D.shape[1], seen.n_features if D.shape[1] >= n - 1 else 0)
+            rest = ((V - D @ (D.T @ V)) ** 2).sum(axis=0)
+            if part is seen.factor and SEPARATED * width <= seen.n_samples:  # more rows tell all directions apart
+                told = np.maximum(told, truth.explained(rest, lengths) > WHOLE)
+        elif D.shape[1] * (D.shape[1] + 3) <= n // 2:  # squares and products of few directions count, too
+            i, j = np.triu_indices(D.shape[1])
+            windows.append(np.hstack([D, np.sqrt(n) * D[:, i] * D[:, j]]))
+        for window in windows:
+            D = in_equal_lengths(window)
+            rest = ((V - D @ (D.T @ V)) ** 2).sum(axis=0) * (n - 1) / (n - 1 - D.shape[1])
+            told = np.maximum(told, truth.explained(rest, lengths))
     return np.clip(told, 0.0, 1.0)
 
 
@@ -391,17 +403,6 @@ def in_equal_lengths(features: Matrix) -> Matrix:
     return np.asarray(Q[:, : len(lengths)][:, lengths > ROUNDING * lengths[0]])
 
 
-def regressions_on_directions(directions: Matrix, known: Matrix, values: Matrix, n_best: int) -> Iterator[Matrix]:
-    """Estimates by ridge on directions of length 1: all, and those that tell most of the columns."""
-    # A column may be in few directions, wherever these are: those whose known rows correlate most with known values.
-    centered, V = directions - directions[known].mean(axis=0), values - values.mean(axis=0)
-    yield ridge([centered @ centered[known].T], known, values)
-    F = centered[known] / np.maximum(np.linalg.norm(centered[known], axis=0), 1e-300)
-    explained = ((F.T @ (V / np.maximum(np.linalg.norm(V, axis=0), 1e-300))) ** 2).sum(axis=1)
-    few = centered[:, np.argsort(-explained, kind="stable")[:n_best]]
-    yield ridge([few @ few[known].T], known, values)
-
-
 def ridge(similar: Sequence[Matrix], known: Matrix, values: Matrix) -> Matrix:
     """Ridge by kernels (all rows x known); a column takes kernel and penalty best when known rows are left out."""
     mean = values.mean(axis=0)
@@ -592,13 +593,8 @@ def draws_of(n_samples: int, known_rows: int, random_state: int) -> list[Matrix]
 
 def regressed(features: Matrix, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
     """Scores of the regression that does best."""
-    directions = in_equal_lengths(features)
-
-    def guesses(known: Matrix) -> Iterable[Matrix]:
-        about = known, truth.values[known], len(truth.column if truth.of_categories else truth.lengths)
-        return chain(regressions(features, *about), regressions_on_directions(directions, *about))
-
-    return best_of(guesses, truth, draws)
+    n_leading = len(truth.column if truth.of_categories else truth.lengths)
+    return best_of(lambda known: regressions(features, known, truth.values[known], n_leading), truth, draws)
 
 
 def best_of(guesses: Callable[[Matrix], Iterable[Matrix]], truth: Truth, draws: Sequence[Matrix]) -> Matrix:

@@ -206,7 +206,9 @@ def assemble(
     if table is not None:
         own = own_columns(table, how, source.names, source.scores)
         notes += [f"columns of {table.name}: {note}" for note in own.notes]
-    in_fit = {name for name, use in how.text_of if use != "ignore"}  # perhaps too many categories to correlate
+    in_fit = {
+        name for name, use in how.text_of if use != "ignore" and name not in how.exclude
+    }  # perhaps too many categories to correlate
     found = outcomes_of(source, placed, known, in_fit | {*(own.names if own else ())})
     notes = list(dict.fromkeys(notes))  # the table of labels may be the party's own
     return Content(source, title or source.title, known, placed, own, notes, found)

@@ -67,7 +67,7 @@ def in_words(column: str, keys: Sequence[str]) -> str:
     ways = keys[0].rpartition("\0")[0] if keys else ""
     shapes = Counter(written_like(key.rpartition("\0")[2]) for key in keys).most_common()
     such = some((f"{shape!r} ({count:,})" for shape, count in shapes), SHOWN, str) + f" after {ways}" * bool(ways)
-    return f"sample ids: column {column!r}, matched as {such}; compare with the other parties"
+    return f"sample ids: column {column!r}, matched as {such}; compare this and id_normalize with the other parties"
 
 
 def _text(column: pl.Series, source: str) -> pl.Series:
