@@ -232,7 +232,9 @@ def by_paths(similar: float, seen: Seen, *about: Any) -> Matrix | None:
     lengths = shortest_path(steps, method="FW", directed=False)
     reached = np.isfinite(lengths)
     lengths[~reached] = 1.5 * lengths[reached].max()
-    return regressed(points(lengths**2), *about)
+    found = points(lengths**2)
+    leading = Seen(found[:, : min(seen.n_features, MOST_COORDINATES)], Linear(), 0.0, 0)
+    return np.asarray(np.maximum(regressed(found, *about), by_content(leading, about[0])))
 
 
 def by_shape(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | None:
