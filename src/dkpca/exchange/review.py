@@ -307,10 +307,8 @@ def _worst(case: Case, *others: str) -> tuple[dict[str, float], tuple[Leaving, .
                 ]
                 if free:
                     told = attack([plain(X[:, [j]], table) for j in free], X).columns
-                    others = {
-                        name: value for name, value in zip(table.columns, told, strict=True) if name not in case.free
-                    }
-                    here |= {name: max(here[name], value) for name, value in others.items()}
+                    of_others = {n: value for n, value in zip(here, told, strict=True) if n not in case.free}
+                    here |= {name: max(here[name], value) for name, value in of_others.items()}
         except (DKPCAError, ValueError, np.linalg.LinAlgError) as error:  # as of numbers that overflow under a width
             now = (Leaving(f"{UNMEASURED}: {error}", case.plan.center, 0, plain(table.X[case.rows], table)),)
             here = dict.fromkeys(table.columns, 1.0)
