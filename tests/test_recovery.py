@@ -22,6 +22,7 @@ from dkpca.party.recovery import (
     rare_first,
     regressions,
     seen_in,
+    told_by,
 )
 
 RANDOM = np.random.default_rng(7)
@@ -705,3 +706,10 @@ def test_products_of_few_directions_are_contained_in_them(rng):
 def test_a_small_column_behind_a_crowd_of_directions_is_looked_for_at_their_end(rng):
     X = rng.standard_normal((200, 60)) * np.r_[np.ones(56), np.full(4, 0.1)]
     assert min(measure(summary_of(X, Linear(), 60), X).columns[56:]) > 0.7
+
+
+def test_a_column_tells_one_that_is_a_threshold_of_it(rng):
+    X = rng.standard_normal((300, 6))
+    X[:, 5] = X[:, 0] > 1.4
+    assert told_by([0, 1], X, "quantities", 30)[5] > 0.6
+    assert told_by([1, 2], X, "quantities", 30)[5] < 0.1

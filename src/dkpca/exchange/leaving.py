@@ -73,6 +73,7 @@ class Case:
     limits: Limits
     memory: Memory
     others: str = INDEPENDENT  # what is put in the place of the other parties' columns
+    n_draws: int = recovery.DRAWS  # of known rows
     made: dict[Any, Any] = field(default_factory=dict)  # of the whole table, the same whatever these are
 
     @classmethod

@@ -245,7 +245,8 @@ def _on_halves(case: Case, known: Mapping[str, float]) -> dict[str, float]:
     size = min(T, max((T + 1) // 2, case.plan.samples))
     for _ in range(HALVES):
         half = np.sort(random.permutation(T)[:size]).tolist()
-        columns, _ = _worst(replace(case, table=case.table.of_rows(half), made={}))
+        part = replace(case, table=case.table.of_rows(half), made={}, n_draws=recovery.FEW_DRAWS)
+        columns, _ = _worst(part)
         found |= {name: max(value, found.get(name, 0.0)) for name, value in columns.items()}
     return {name: value for name, value in _above(case, found, NEAR).items() if name not in _above(case, known)}
 
@@ -285,7 +286,12 @@ def _worst(case: Case, *others: str) -> tuple[dict[str, float], tuple[Leaving, .
     told_by_two = any(sorted(each.columns) != columns or samples.renewed(each.samples) for each in case.shared)
     leaving, most_pairs = tuple[Leaving, ...](), 0
     widths, columns_are = _widths(case.plan, case.fit), case.fit.family_of(case.name).columns_are
-    attack = partial(recovery.against, columns_are=columns_are, known_rows=case.limits.known_rows)
+    about: dict[str, Any] = {
+        "columns_are": columns_are,
+        "known_rows": case.limits.known_rows,
+        "n_draws": case.n_draws,
+    }
+    attack = partial(recovery.against, **about)
     others = others or COUNTED[: len(COUNTED) if case.plan.protect != "none" else 1]  # in the open nobody hides it
     for gamma, stand_in in product(widths, others):
         here_case = replace(case, fit=replace(case.fit, gamma=gamma), others=stand_in)
@@ -306,7 +312,7 @@ def _worst(case: Case, *others: str) -> tuple[dict[str, float], tuple[Leaving, .
                     j for j, name in enumerate(table.columns) if name in case.free and here[name] > recovery.RECOVERED
                 ]
                 if free:
-                    told = attack([plain(X[:, [j]], table) for j in free], X).columns
+                    told = recovery.told_by(free, X, columns_are, case.limits.known_rows)
                     of_others = {n: value for n, value in zip(here, told, strict=True) if n not in case.free}
                     here |= {name: max(here[name], value) for name, value in of_others.items()}
         except (DKPCAError, ValueError, np.linalg.LinAlgError) as error:  # as of numbers that overflow under a width

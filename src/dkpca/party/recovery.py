@@ -550,6 +550,13 @@ def against(
     return Measurement(len(draws[0]), len(table), strongest)
 
 
+def told_by(columns: Sequence[int], table: Matrix, columns_are: str, known_rows: int) -> tuple[float, ...]:
+    """R squared by column of what some columns tell of it, each by itself, to whoever has them and some rows."""
+    truth, draws = Truth.of(table, columns_are), draws_of(len(table), known_rows, 0)[:FEW_DRAWS]
+    found = [_mean(regressed(truth.table[:, [j]], truth, draws)) for j in columns]
+    return tuple(map(max, *found)) if len(found) > 1 else found[0]
+
+
 def _directions(table: Matrix) -> Matrix:
     """Rows brought to length 1; those of zeros stay."""
     size = np.abs(table).max(axis=1, keepdims=True)
