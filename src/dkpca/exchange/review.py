@@ -286,12 +286,8 @@ def _worst(case: Case, *others: str) -> tuple[dict[str, float], tuple[Leaving, .
     told_by_two = any(sorted(each.columns) != columns or samples.renewed(each.samples) for each in case.shared)
     leaving, most_pairs = tuple[Leaving, ...](), 0
     widths, columns_are = _widths(case.plan, case.fit), case.fit.family_of(case.name).columns_are
-    about: dict[str, Any] = {
-        "columns_are": columns_are,
-        "known_rows": case.limits.known_rows,
-        "n_draws": case.n_draws,
-    }
-    attack = partial(recovery.against, **about)
+    known = case.limits.known_rows
+    attack = partial(recovery.against, columns_are=columns_are, known_rows=known, n_draws=case.n_draws)
     others = others or COUNTED[: len(COUNTED) if case.plan.protect != "none" else 1]  # in the open nobody hides it
     for gamma, stand_in in product(widths, others):
         here_case = replace(case, fit=replace(case.fit, gamma=gamma), others=stand_in)
@@ -312,7 +308,7 @@ def _worst(case: Case, *others: str) -> tuple[dict[str, float], tuple[Leaving, .
                     j for j, name in enumerate(table.columns) if name in case.free and here[name] > recovery.RECOVERED
                 ]
                 if free:
-                    told = recovery.told_by(free, X, columns_are, case.limits.known_rows)
+                    told = recovery.told_by(free, X, columns_are, known)
                     of_others = {n: value for n, value in zip(here, told, strict=True) if n not in case.free}
                     here |= {name: max(here[name], value) for name, value in of_others.items()}
         except (DKPCAError, ValueError, np.linalg.LinAlgError) as error:  # as of numbers that overflow under a width
